@@ -1,0 +1,1 @@
+"""The ParaVT recipe for veRL: what only makes sense inside the trainer."""

@@ -1,0 +1,36 @@
+"""Puts the CPU backend into verl's registries, in processes of a CPU run of ours."""
+
+from __future__ import annotations
+
+import functools
+
+import verl.utils.distributed
+import verl.workers.rollout.base as rollout_base
+from verl.workers.rollout.replica import RolloutReplicaRegistry
+
+
+def _load_replica() -> type:
+    from recipe.paravt.cpu.rollout import CpuReplica
+
+    return CpuReplica
+
+
+def register_cpu_backend() -> None:
+    """Selects our replica, adapter and process-group backend.
+
+    ``_ROLLOUT_REGISTRY`` is private and the process-group function has no registry: both are listed in
+    ``verl_adapter.VERL_TOUCHPOINTS``, whose test fails when verl changes them.
+    """
+    RolloutReplicaRegistry.register("vllm", _load_replica)
+    rollout_base._ROLLOUT_REGISTRY["vllm", "async"] = "recipe.paravt.cpu.rollout.CpuServerAdapter"
+
+    initialize = verl.utils.distributed.initialize_global_process_group_ray
+    if not getattr(initialize, "paravt_gloo", False):
+
+        @functools.wraps(initialize)
+        def initialize_with_gloo(timeout_second=None, backend=None):
+            # verl would ask for "cpu:gloo,cpu:gloo", which torch refuses: one device type, one backend.
+            return initialize(timeout_second, backend or "cpu:gloo")
+
+        initialize_with_gloo.paravt_gloo = True  # type: ignore[attr-defined]
+        verl.utils.distributed.initialize_global_process_group_ray = initialize_with_gloo

@@ -1,0 +1,46 @@
+"""What verl loads in every process (entry-point group ``verl.plugins``).
+
+Importing this module registers names: the advantage estimator ``para_grpo``, the agent loop ``paravt_agent`` and the
+platform ``paravt_cpu``. In processes of a run that ``recipe.paravt.main`` started it also registers the V1 trainer
+``para_grpo`` (importing verl's trainers decides on the platform, which a stock run has to be left to do itself, with
+whatever plug-ins come after us) and, without a GPU, selects the CPU backend.
+
+verl swallows errors of plug-ins (``except Exception``) and goes on without them; a run of ours would then end
+much later with an error about something else. So in a run of ours a failure here ends the process.
+"""
+
+from __future__ import annotations
+
+import traceback
+
+from recipe.paravt.run_marker import CPU_PLATFORM_NAME, in_our_run, on_cpu
+
+
+def register() -> None:
+    """Registers everything; safe to call twice."""
+    from verl.plugin.platform.platform_manager import PlatformRegistry
+
+    from verl.trainer.ppo import core_algos
+
+    from recipe.paravt.advantage import para_grpo_estimator
+    from recipe.paravt.cpu.platform import CpuPlatform
+    from recipe.paravt.verl_adapter import register_agent_loop
+
+    PlatformRegistry.register(CPU_PLATFORM_NAME)(CpuPlatform)
+    core_algos.register_adv_est("para_grpo")(para_grpo_estimator)
+    register_agent_loop("paravt_agent", "recipe.paravt.agent_loop.ParaVTAgentLoop")
+    if in_our_run():
+        from recipe.paravt import trainer  # noqa: F401  (registers itself; needs the platform's name)
+    if on_cpu():
+        from recipe.paravt.cpu.register import register_cpu_backend
+
+        register_cpu_backend()
+
+
+try:
+    register()
+except Exception as error:
+    if in_our_run():
+        traceback.print_exc()
+        raise SystemExit(f"paravt-verl: the verl plug-in could not register: {error!r}") from error
+    raise

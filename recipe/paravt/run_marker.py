@@ -1,0 +1,54 @@
+"""How a process knows that it belongs to a run which ``recipe.paravt.main`` (or our SFT entry) started.
+
+The plug-ins are loaded in every veRL and vLLM process of the environment, also in other people's runs, where
+they may only register names. Ray starts processes with the driver's environment, so the mark travels there.
+These are not settings: nobody sets them by hand, and nothing but "ours or not" and "CPU or not" is read from them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import MutableMapping
+
+RUN_VARIABLE = "PARAVT_RUN_ID"
+CPU_PLATFORM_NAME = "paravt_cpu"
+PLATFORM_VARIABLE = "VERL_PLATFORM"
+
+
+def in_our_run() -> bool:
+    """Whether this process belongs to a run that this recipe started."""
+    return bool(os.environ.get(RUN_VARIABLE))
+
+
+def run_id() -> str:
+    """The identity of this run, unique on the machine; empty outside a run of ours."""
+    return os.environ.get(RUN_VARIABLE, "")
+
+
+def on_cpu() -> bool:
+    """Whether this process belongs to a run of ours that trains on the CPU."""
+    return in_our_run() and os.environ.get(PLATFORM_VARIABLE) == CPU_PLATFORM_NAME
+
+
+def run_environment(run_id: str, device: str) -> dict[str, str]:
+    """The environment variables that mark every process of a run.
+
+    Args:
+        run_id: unique on this machine; becomes part of socket names.
+        device: ``cpu`` or ``cuda``.
+    """
+    variables = {RUN_VARIABLE: run_id}
+    if device == "cpu":
+        variables |= {
+            PLATFORM_VARIABLE: CPU_PLATFORM_NAME,
+            # verl registers its FSDP engine for cuda and npu; the code itself follows the platform.
+            "VERL_ENGINE_DEVICE": "cuda",
+            # verl splits this list to name devices; on the CPU it only numbers the logical slots.
+            "CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES") or "0",
+        }
+    return variables
+
+
+def mark_process(environment: MutableMapping[str, str], run_id: str, device: str) -> None:
+    """Writes the marks into ``environment`` (``os.environ`` of the driver, before Ray starts)."""
+    environment.update(run_environment(run_id, device))

@@ -1,0 +1,174 @@
+"""The V1 trainer ``para_grpo``: hands sessions and anchors to the advantage, logs the paradox metrics.
+
+Importing this module registers the trainer.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import transfer_queue as tq
+from tensordict import TensorDict
+from verl.trainer.ppo.v1.trainer_base import register_trainer
+from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+from verl.workers.utils.padding import response_to_nested
+
+from recipe.paravt import verl_adapter
+from recipe.paravt.advantage import para_grpo_advantage
+from recipe.paravt.metrics import training_metrics, validation_metrics
+from recipe.paravt.run_files import MetricsFile, write_rollouts
+from recipe.paravt.scoring import ANCHOR_KINDS, anchor_weights
+from recipe.paravt.settings import ParaVTSettings
+
+logger = logging.getLogger(__name__)
+
+_POLL_SECONDS = 0.2
+"""How often the replay buffer asks for finished rollouts; verl's 2 s is most of a step of a tiny model."""
+
+
+@register_trainer("para_grpo")
+class ParaGRPOTrainer(PPOTrainerSync):
+    """verl's synchronous trainer with a session and anchor aware advantage."""
+
+    def __init__(self, config: Any):
+        super().__init__(config)
+        self.settings = ParaVTSettings.from_config(verl_adapter.to_container(config.paravt))
+        self._metrics_file: MetricsFile | None = None
+
+    def _build_replay_buffer(self) -> Any:
+        # verl compares the mode with "sync" in several places; this trainer is a synchronous one.
+        self.trainer_mode = "sync"
+        buffer = super()._build_replay_buffer()
+        buffer.poll_interval = _POLL_SECONDS
+        return buffer
+
+    def fit(self, agent_loop_manager: Any) -> None:
+        self._metrics_file = MetricsFile(Path(self.settings.output_dir) / "metrics.jsonl", self.global_steps)
+        super().fit(agent_loop_manager)
+
+    def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        # verl's own method applies the KL penalty and the rollout correction; its advantage knows neither
+        # sessions nor anchors and is replaced.
+        batch = super()._compute_advantage(batch, metrics)
+        rewards = "token_level_rewards" if self.config.algorithm.use_kl_in_reward else "rm_scores"
+        data = tq.kv_batch_get(
+            keys=batch.keys,
+            partition_id=batch.partition_id,
+            select_fields=["response_mask", rewards, "extra_fields"],
+        )
+        nested_mask = data["response_mask"]
+        mask = nested_mask.to_padded_tensor(0)
+        advantages = batch_advantages(
+            keys=batch.keys,
+            is_padding=[verl_adapter.is_padding(tag) for tag in batch.tags],
+            row_rewards=data[rewards].to_padded_tensor(0.0).sum(dim=-1),
+            response_mask=mask,
+            extra_fields=list(data["extra_fields"]),
+            settings=self.settings,
+            norm_by_std=self.config.algorithm.norm_adv_by_std_in_grpo,
+        )
+        nested = response_to_nested(advantages, nested_mask)
+        fields = TensorDict({"advantages": nested, "returns": nested.clone()}, batch_size=len(batch.keys))
+        return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
+
+    def _records(self, batch: Any) -> list[Mapping[str, Any]]:
+        data = tq.kv_batch_get(
+            keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields"]
+        )
+        rows = zip(batch.keys, batch.tags, list(data["extra_fields"]), strict=True)
+        # One record for each session: its last row is the main agent's.
+        records = {
+            verl_adapter.session_of_key(key): fields["paravt_record"]
+            for key, tag, fields in sorted(rows, key=lambda row: verl_adapter.row_order(row[0]))
+            if not verl_adapter.is_padding(tag)
+        }
+        return list(records.values())
+
+    def _compute_metrics(
+        self, batch: Any, metrics: dict[str, Any], timing_raw: Any, global_steps: int, epoch: int
+    ) -> None:
+        super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
+        metrics.update(training_metrics(self._records(batch)))
+        if self._metrics_file is not None:
+            self._metrics_file.append(global_steps, metrics)
+
+    def _log_rollout_data(self, batch: Any, timing_raw: Any, rollout_data_dir: str) -> None:
+        # verl's dump strips the special tokens from its text, so turns and calls cannot be read from it.
+        write_rollouts(Path(rollout_data_dir) / f"{self.global_steps}.jsonl", self._records(batch))
+
+    def _val_metrics_update(
+        self,
+        data_sources: Sequence[str],
+        sample_uids: Sequence[str],
+        reward_extra_infos_dict: Mapping[str, Sequence[Any]],
+        sample_turns: Any,
+        **kwargs: Any,
+    ) -> dict[str, float]:
+        metrics = super()._val_metrics_update(
+            data_sources, sample_uids, reward_extra_infos_dict, sample_turns, **kwargs
+        )
+        return metrics | validation_metrics(data_sources, reward_extra_infos_dict)
+
+
+def batch_advantages(
+    *,
+    keys: Sequence[str],
+    is_padding: Sequence[bool],
+    row_rewards: torch.Tensor,
+    response_mask: torch.Tensor,
+    extra_fields: Sequence[Mapping[str, Any]],
+    settings: ParaVTSettings,
+    norm_by_std: bool,
+) -> torch.Tensor:
+    """Advantages of a batch of verl's rows.
+
+    Args:
+        keys: verl's row names ``{uid}_{session}_{index}``. Length R.
+        is_padding: rows that verl added to fill the batch. Length R.
+        row_rewards: every row of a session carries the session's reward. Shape ``[R]``.
+        response_mask: Shape ``[R, T]``.
+        extra_fields: ``paravt_anchor_flags`` and ``paravt_anchor_positions`` of each row. Length R.
+
+    Returns:
+        Shape ``[R, T]``.
+    """
+    sessions: dict[str, int] = {}
+    groups: dict[str, int] = {}
+    row_sessions = torch.full((len(keys),), -1)
+    session_groups: list[int] = []
+    main_rows: list[int] = []
+    order = sorted(range(len(keys)), key=lambda row: verl_adapter.row_order(keys[row]))
+    for row in order:
+        if is_padding[row]:
+            continue
+        name = verl_adapter.session_of_key(keys[row])
+        if name not in sessions:
+            sessions[name] = len(sessions)
+            session_groups.append(groups.setdefault(verl_adapter.group_of_key(keys[row]), len(groups)))
+            main_rows.append(row)
+        main_rows[sessions[name]] = row
+        row_sessions[row] = sessions[name]
+
+    flags = torch.zeros(len(sessions), len(ANCHOR_KINDS))
+    positions = torch.zeros(*response_mask.shape, len(ANCHOR_KINDS), dtype=torch.bool)
+    for session, row in enumerate(main_rows):
+        flags[session] = torch.tensor(extra_fields[row]["paravt_anchor_flags"])
+        for kind, tokens in enumerate(extra_fields[row]["paravt_anchor_positions"]):
+            positions[row, list(tokens), kind] = True
+    by_token = settings.advantage.anchor_credit == "token"
+    return para_grpo_advantage(
+        row_rewards[main_rows],
+        torch.tensor(session_groups),
+        row_sessions,
+        response_mask,
+        anchor_flags=flags,
+        anchor_positions=positions,
+        anchor_weights=torch.tensor(anchor_weights(settings)),
+        anchor_scale=settings.reward.lambda_anchor * settings.reward.w_fmt if by_token else 0.0,
+        norm_by_std=norm_by_std,
+        batch_norm=settings.advantage.batch_norm,
+    )
