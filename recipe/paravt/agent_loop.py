@@ -43,6 +43,11 @@ class ParaVTAgentLoop(AgentLoopBase):
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.settings = ParaVTSettings.from_config(verl_adapter.to_container(self.config.paravt))
+        # Plain containers: the processor takes entries out of what it is given, which OmegaConf refuses.
+        self.mm_processor_kwargs = verl_adapter.to_container(self.mm_processor_kwargs)
+        self.continuous_token_builder = verl_adapter.token_builder(
+            self.tokenizer, self.processor, self.mm_processor_kwargs
+        )
         self._decoder = _shared_decoder(self.tokenizer)
         self._end_of_turn_id = self.tokenizer.convert_tokens_to_ids("<|im_end|>")
         self._sampling_params: dict[str, Any] = {}
@@ -119,7 +124,7 @@ class ParaVTAgentLoop(AgentLoopBase):
                     prompt_ids=ids,
                     sampling_params={**self._sampling_params, "max_tokens": max_new_tokens},
                     image_data=images,
-                    mm_processor_kwargs=dict(self.mm_processor_kwargs) or None,
+                    mm_processor_kwargs=self.mm_processor_kwargs,
                 ),
                 timeout=limit_seconds,
             )
@@ -155,6 +160,7 @@ class ParaVTAgentLoop(AgentLoopBase):
             response_mask=episode.response_mask,
             response_log_probs=episode.response_log_probs,
             images=episode.images,
+            mm_processor_kwargs=self.mm_processor_kwargs,
             reward=score.reward,
             reward_parts=score.parts,
             num_turns=len(session.turns),

@@ -52,6 +52,9 @@ class Episode:
         messages: the first messages, with ``{"type": "image"}`` items for the frames.
         images: the frames, in the order of the items.
         tools: the tools' schemas, or none.
+
+    Attributes:
+        mm_inputs: what the processor made of the images (``pixel_values``, ``image_grid_thw``, …).
     """
 
     def __init__(
@@ -69,7 +72,10 @@ class Episode:
         self._tools = tools
         self.messages = messages
         self.images = images
-        self.prompt_ids: list[int] = list(builder.build_initial_tokens(messages, tools=tools, images=images))
+        self.mm_inputs: dict[str, Any] = {}
+        self.prompt_ids: list[int] = list(
+            builder.build_initial_tokens(messages, tools=tools, images=images, mm_inputs_out=self.mm_inputs)
+        )
         self.response_ids: list[int] = []
         self.response_mask: list[int] = []
         self.response_log_probs: list[float] = []

@@ -115,6 +115,14 @@ def _distribute_environment(config: DictConfig, variables: dict[str, str]) -> No
 
 @hydra.main(version_base=None, config_path="config", config_name="para_grpo")
 def _main(config: DictConfig) -> None:
+    try:
+        _run(config)
+    except ConfigurationError as error:
+        # Without the traceback that Hydra would put around it: the message says what to do.
+        raise SystemExit(f"error: {error}") from None
+
+
+def _run(config: DictConfig) -> None:
     settings = check_configuration(config)
     check_registered()
 
@@ -147,10 +155,7 @@ def _main(config: DictConfig) -> None:
 def main() -> None:
     """Entry point: marks the process, then hands over to Hydra."""
     mark_process(os.environ, uuid.uuid4().hex[:12], requested_device(sys.argv[1:]))
-    try:
-        _main()
-    except ConfigurationError as error:
-        raise SystemExit(f"error: {error}") from None
+    _main()
 
 
 if __name__ == "__main__":

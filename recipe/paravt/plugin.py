@@ -29,12 +29,13 @@ def register() -> None:
     PlatformRegistry.register(CPU_PLATFORM_NAME)(CpuPlatform)
     core_algos.register_adv_est("para_grpo")(para_grpo_estimator)
     register_agent_loop("paravt_agent", "recipe.paravt.agent_loop.ParaVTAgentLoop")
-    if in_our_run():
-        from recipe.paravt import trainer  # noqa: F401  (registers itself; needs the platform's name)
     if on_cpu():
         from recipe.paravt.cpu.register import register_cpu_backend
 
+        # Before the trainer, whose imports bind what this replaces.
         register_cpu_backend()
+    if in_our_run():
+        from recipe.paravt import trainer  # noqa: F401  (registers itself)
 
 
 try:

@@ -41,8 +41,6 @@ def run_environment(run_id: str, device: str) -> dict[str, str]:
     if device == "cpu":
         variables |= {
             PLATFORM_VARIABLE: CPU_PLATFORM_NAME,
-            # verl registers its FSDP engine for cuda and npu; the code itself follows the platform.
-            "VERL_ENGINE_DEVICE": "cuda",
             # verl splits this list to name devices; on the CPU it only numbers the logical slots.
             "CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES") or "0",
         }

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 from omegaconf import OmegaConf
 from verl.experimental.agent_loop import agent_loop as verl_agent_loop
+from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
 
 VERL_VERSION = "0.9.1"
 """The release this file was written against."""
@@ -48,6 +50,7 @@ def agent_loop_output(
     response_mask: list[int],
     response_log_probs: list[float],
     images: Sequence[Any],
+    mm_processor_kwargs: Mapping[str, Any],
     reward: float,
     reward_parts: Mapping[str, float],
     num_turns: int,
@@ -69,6 +72,7 @@ def agent_loop_output(
         response_mask=response_mask,
         response_logprobs=response_log_probs,
         multi_modal_data={"images": list(images)},
+        mm_processor_kwargs=dict(mm_processor_kwargs),
         reward_score=reward,
         num_turns=num_turns,
         metrics=verl_agent_loop.AgentLoopMetrics(**timings),
@@ -87,3 +91,36 @@ def to_container(node: Any) -> dict[str, Any]:
     if not isinstance(container, dict):
         raise TypeError(f"expected a mapping, got {type(container).__name__}")
     return {str(key): value for key, value in container.items()}
+
+
+def token_builder(tokenizer: Any, processor: Any, mm_processor_kwargs: Mapping[str, Any]) -> Any:
+    """The continuous-token builder that verl's agent loops use for Qwen3-VL."""
+    return create_continuous_token_builder(
+        tokenizer,
+        hf_model_type="qwen3_vl",
+        chat_template_kwargs={},
+        mm_processor_kwargs=dict(mm_processor_kwargs),
+        processor=processor,
+    )
+
+
+def position_ids(processor: Any, input_ids: torch.Tensor, image_grid_thw: torch.Tensor) -> torch.Tensor:
+    """Text and vision positions of one sequence, as verl's agent loop computes them.
+
+    Args:
+        input_ids: Shape ``[L]``.
+        image_grid_thw: Shape ``[num_images, 3]``.
+
+    Returns:
+        Shape ``[4, L]``: text positions, then time, height and width.
+    """
+    batch = input_ids.unsqueeze(0)
+    vision, _ = processor.get_rope_index(
+        input_ids=batch,
+        attention_mask=torch.ones_like(batch),
+        image_grid_thw=image_grid_thw,
+        video_grid_thw=None,
+        mm_token_type_ids=(batch == processor.image_token_id).long(),
+    )
+    text = torch.arange(len(input_ids)).unsqueeze(0)
+    return torch.cat((text, vision.squeeze(1)), dim=0)

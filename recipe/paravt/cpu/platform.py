@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from verl.plugin.platform.platform_base import PlatformBase
 
+from recipe.paravt.cpu import device
+
 
 class CpuPlatform(PlatformBase):
     """Tensors on the CPU, gloo between ranks, shared memory between trainer and vLLM."""
@@ -28,7 +30,7 @@ class CpuPlatform(PlatformBase):
 
     @property
     def device_module(self) -> types.ModuleType:
-        return torch.cpu
+        return device
 
     def is_available(self) -> bool:
         return True

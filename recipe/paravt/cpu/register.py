@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 
 import verl.utils.distributed
-import verl.workers.rollout.base as rollout_base
-from verl.workers.rollout.replica import RolloutReplicaRegistry
 
 
 def _load_replica() -> type:
@@ -21,9 +19,6 @@ def register_cpu_backend() -> None:
     ``_ROLLOUT_REGISTRY`` is private and the process-group function has no registry: both are listed in
     ``verl_adapter.VERL_TOUCHPOINTS``, whose test fails when verl changes them.
     """
-    RolloutReplicaRegistry.register("vllm", _load_replica)
-    rollout_base._ROLLOUT_REGISTRY["vllm", "async"] = "recipe.paravt.cpu.rollout.CpuServerAdapter"
-
     initialize = verl.utils.distributed.initialize_global_process_group_ray
     if not getattr(initialize, "paravt_gloo", False):
 
@@ -34,3 +29,12 @@ def register_cpu_backend() -> None:
 
         initialize_with_gloo.paravt_gloo = True  # type: ignore[attr-defined]
         verl.utils.distributed.initialize_global_process_group_ray = initialize_with_gloo
+
+    # Only now: these imports bind the function above.
+    from verl.workers.rollout import base as rollout_base
+    from verl.workers.rollout.replica import RolloutReplicaRegistry
+
+    from recipe.paravt.cpu import engine  # noqa: F401  (registers itself)
+
+    RolloutReplicaRegistry.register("vllm", _load_replica)
+    rollout_base._ROLLOUT_REGISTRY["vllm", "async"] = "recipe.paravt.cpu.rollout.CpuServerAdapter"

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# PARA-GRPO on Qwen3-VL-8B: one node of 8 × 80 GB, or several through Ray.
+#
+#   bash examples/run_paravt_qwen3vl8b.sh [key=value …]        arguments go to Hydra, last one wins
+#   DRY_RUN=1 bash examples/run_paravt_qwen3vl8b.sh            compose, let verl validate, print; needs no GPU
+#
+# Several nodes: start Ray on each (`ray start --head`, `ray start --address=HEAD:6379`), then run this on the
+# head with NNODES=4 RAY_ADDRESS=HEAD:6379. Every node needs this environment, the model, the videos and
+# OUTPUT_DIR under the same paths.
+set -euo pipefail
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+NAME=$(basename "${BASH_SOURCE[0]}" .sh)
+
+# ---- yours to set -------------------------------------------------------------------------------------------
+MODEL=${MODEL:-Qwen/Qwen3-VL-8B-Instruct}        # the cold-started checkpoint (examples/README of issue: SFT first)
+TRAIN_FILES=${TRAIN_FILES:-data/rl-epoch0-00000.parquet}   # of `python -m data_prep rl`; several: [a,b]
+VAL_FILES=${VAL_FILES:-data/val/rl-epoch0-00000.parquet}
+VIDEO_ROOT=${VIDEO_ROOT:-data}                   # folder that the rows' video paths are relative to
+OUTPUT_DIR=${OUTPUT_DIR:-outputs/$NAME}
+ARM=${ARM:-para_grpo}                            # a file of recipe/paravt/config: para_grpo, vanilla_grpo
+GPUS_PER_NODE=${GPUS_PER_NODE:-8}
+NNODES=${NNODES:-1}
+RAY_ADDRESS=${RAY_ADDRESS:-local}                # an existing cluster's address for several nodes
+DRY_RUN=${DRY_RUN:-0}
+# -------------------------------------------------------------------------------------------------------------
+
+cd "$ROOT"
+bash requirements/setup_venv.sh
+exec .venv/bin/python -m recipe.paravt.main --config-name "$ARM" \
+  "actor_rollout_ref.model.path=$MODEL" \
+  "data.train_files=$TRAIN_FILES" \
+  "data.val_files=$VAL_FILES" \
+  "paravt.video_root=$VIDEO_ROOT" \
+  "paravt.output_dir=$OUTPUT_DIR" \
+  "paravt.dry_run=$([ "$DRY_RUN" = 1 ] && echo true || echo false)" \
+  "trainer.n_gpus_per_node=$GPUS_PER_NODE" \
+  "trainer.nnodes=$NNODES" \
+  "+ray_kwargs.ray_init.address=$RAY_ADDRESS" \
+  "$@"
