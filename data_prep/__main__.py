@@ -104,8 +104,8 @@ def _add_rl(commands: argparse._SubParsersAction) -> None:
         "rl",
         help="annotations to parquet rows for training or validation",
         description="""Checks every annotation and writes OUTPUT/rl-epoch*-*.parquet, OUTPUT/rejected.jsonl
-        (why not) and OUTPUT/manifest.json (what is there), in place of those of an earlier run. Annotations have
-        the fields video, question, answer, question_type (mcq, tvg, oe), and optionally options, id,
+        (why not) and OUTPUT/manifest.json (what is there), in place of those of an earlier run. Annotations
+        have the fields video, question, answer, question_type (mcq, tvg, oe), and optionally options, id,
         duration_seconds, width, height, num_frames, data_source. Exit status: 0; 1 when nothing was kept; 2
         when the file cannot be read.""",
         epilog="example: python -m data_prep rl --annotations a.jsonl --video-root videos --output rows",

@@ -105,6 +105,7 @@ def plot(contents: Contents, path: Path) -> None:
         counts = contents.by(group)
         bars = axes.bar([str(value) for value in counts], list(counts.values()))
         axes.bar_label(bars)
+        axes.margins(y=0.1)
         axes.set_xlabel(group.replace("_", " "))
         axes.tick_params(axis="x", rotation=30 if group == "data_source" else 0)
     figure.suptitle(f"{contents.num_rows} rows in {contents.num_files} files")

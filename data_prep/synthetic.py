@@ -65,7 +65,7 @@ class SyntheticSettings:
     def __post_init__(self) -> None:
         if self.num_videos < 1:
             raise InputError(f"videos is {self.num_videos}; at least 1 is needed")
-        if not 0 < self.min_duration_seconds <= self.max_duration_seconds:
+        if not 0 < self.min_duration_seconds <= self.max_duration_seconds < math.inf:
             raise InputError(
                 f"durations are {self.min_duration_seconds} to {self.max_duration_seconds} s; "
                 "they must be above 0 and in order"
@@ -77,10 +77,15 @@ class SyntheticSettings:
                 f"{self.min_duration_seconds} s at {float(self.fps):g} fps are fewer than {MIN_NUM_FRAMES} "
                 f"frames, the largest budget; {float(MIN_NUM_FRAMES / self.fps):g} s or a higher fps would do"
             )
-        longest = max(_EVENTS_PER_CLIP) * (max(_EVENT_GRID_STEPS) + 1) * _GRID_SECONDS
-        if self.min_duration_seconds < longest:
+        least = min(_EVENTS_PER_CLIP) * (max(_EVENT_GRID_STEPS) + 1) * _GRID_SECONDS
+        if self.min_duration_seconds < least:
             raise InputError(
-                f"min duration is {self.min_duration_seconds} s; {longest:g} s are needed to hold the events"
+                f"min duration is {self.min_duration_seconds} s; two events may need {least:g} s"
+            )
+        if math.ceil(self.min_duration_seconds / _GRID_SECONDS) > self.max_duration_seconds / _GRID_SECONDS:
+            raise InputError(
+                f"durations are {self.min_duration_seconds} to {self.max_duration_seconds} s; "
+                f"there is no multiple of {_GRID_SECONDS} s between them"
             )
         for name, size in (("width", self.width), ("height", self.height)):
             if size < 32 or size % 2:
@@ -115,6 +120,8 @@ def plan_clip(settings: SyntheticSettings, index: int) -> Clip:
 
 def _plan_events(rng: random.Random, grid: int) -> tuple[Event, ...]:
     lengths = [rng.choice(_EVENT_GRID_STEPS) for _ in range(rng.choice(_EVENTS_PER_CLIP))]
+    while sum(lengths) + len(lengths) > grid:
+        lengths.pop()
     positions = rng.sample(POSITIONS, len(lengths))
     looks = rng.sample(list(itertools.product(COLOURS, SHAPES)), len(lengths))
     # A free grid step after each event keeps two of them apart; what is left over is cut at random places.

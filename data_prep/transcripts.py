@@ -6,8 +6,8 @@ from them.
 
 Times in a summary can all be copied from the labels of the frames: an event lasts *from* the first frame that
 shows it *to* the frame after the last one that does. Where no frame follows it lasts to that last frame, and
-where that is also the first, from the frame before. The answer to "when" is the same span, so that it never needs
-arithmetic.
+where that is also the first, from the frame before. The answer to "when" is the same span, so that it never
+needs arithmetic.
 """
 
 from __future__ import annotations
@@ -265,13 +265,13 @@ def _vocabulary() -> Iterator[str]:
     yield NOTHING_VISIBLE
     for count in _WINDOW_COUNTS:
         yield _calling_turn(equal_windows(97.5, count))["content"]
-    for colour in COLOURS:
-        for shape in SHAPES:
-            for position in POSITIONS:
-                start = rng.randrange(1000) / 10
-                event = Event(colour, shape, position, start, start + 3.0)
-                seen = Sighting(event, start + 0.2, start + 3.1, 3)
-                for question in questions_about(event, rng):
-                    yield user_content(question.text, question.options)
-                    yield _final_turn(question, seen)["content"]
-                yield seen.text
+    before: list[Sighting] = []
+    for colour, shape, position in itertools.product(COLOURS, SHAPES, POSITIONS):
+        start = rng.randrange(1000) / 10
+        event = Event(colour, shape, position, start, start + 3.0)
+        seen = Sighting(event, start + 0.2, start + 3.1, 3)
+        for question in questions_about(event, rng):
+            yield user_content(question.text, question.options)
+            yield _final_turn(question, seen)["content"]
+        yield summary_text([*before, seen])
+        before = [seen]
