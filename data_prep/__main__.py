@@ -48,9 +48,7 @@ def _add_synthetic(commands: argparse._SubParsersAction) -> None:
     parser.add_argument("--max-duration-seconds", type=float, default=120.0, metavar="S")
     parser.add_argument("--width", type=_positive, default=64)
     parser.add_argument("--height", type=_positive, default=64)
-    parser.add_argument(
-        "--fps", type=Fraction, default=Fraction(4), help="frames a second, such as 4 or 30000/1001"
-    )
+    parser.add_argument("--fps", type=Fraction, default=Fraction(4), help="frames a second, such as 4 or 30000/1001")
     parser.add_argument("--questions-per-video", type=_positive, default=3, metavar="N")
     parser.add_argument(
         "--transcripts",
@@ -61,9 +59,7 @@ def _add_synthetic(commands: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--tool-share", type=_share, default=0.8, metavar="P", help="share of those that crop (default: 0.8)"
     )
-    parser.add_argument(
-        "--workers", type=_positive, default=min(2, os.cpu_count() or 1), metavar="N", help="processes"
-    )
+    parser.add_argument("--workers", type=_positive, default=min(2, os.cpu_count() or 1), metavar="N", help="processes")
     parser.set_defaults(run=_synthetic)
 
 
@@ -85,17 +81,14 @@ def _synthetic(arguments: argparse.Namespace) -> int:
     asked = [(clip, question) for clip in clips for question in plan_questions(settings, clip)]
     seconds = sum(clip.duration_seconds for clip in clips)
     print(
-        f"{len(clips)} videos, {seconds:.0f} s in all, {len(asked)} questions: "
-        f"{arguments.output / 'annotations.jsonl'}"
+        f"{len(clips)} videos, {seconds:.0f} s in all, {len(asked)} questions: {arguments.output / 'annotations.jsonl'}"
     )
     if arguments.transcripts:
         rows = cold_start_rows(asked, arguments.transcripts, arguments.tool_share, settings.seed)
         path = write_cold_start(rows, arguments.output)
         main = [row for row in rows if row["agent"] == "main"]
         calling = sum(len(row["messages"]) > 2 for row in main)
-        print(
-            f"{len(main)} main conversations ({calling} crop), {len(rows) - len(main)} of sub-agents: {path}"
-        )
+        print(f"{len(main)} main conversations ({calling} crop), {len(rows) - len(main)} of sub-agents: {path}")
     return 0
 
 
@@ -139,9 +132,7 @@ def _add_rl(commands: argparse._SubParsersAction) -> None:
         metavar="K",
         help=f"the same for all rows (default for val: {VALIDATION_FRAME_BUDGET})",
     )
-    add(
-        "--epochs", type=_positive, default=1, metavar="N", help="passes, each with its own order and budgets"
-    )
+    add("--epochs", type=_positive, default=1, metavar="N", help="passes, each with its own order and budgets")
     add("--seed", type=int, default=0)
     add("--shard-rows", type=_positive, default=50_000, metavar="N", help="rows of a file (default: 50000)")
     add(

@@ -90,9 +90,7 @@ def _read_csv(path: Path) -> Iterator[Record]:
             for row in reader:
                 if None in row or None in row.values():
                     columns = len(reader.fieldnames or ())
-                    yield Record(
-                        reader.line_num, list(row.values()), f"the header has {columns} columns, this row not"
-                    )
+                    yield Record(reader.line_num, list(row.values()), f"the header has {columns} columns, this row not")
                 else:
                     yield Record(reader.line_num, row)
         except (csv.Error, UnicodeDecodeError) as error:

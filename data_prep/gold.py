@@ -22,9 +22,7 @@ def check_answer(annotation: Annotation) -> None:
     else:
         score = token_f1(annotation.answer, annotation.answer)
     if score != 1.0:
-        raise Rejection(
-            "gold_answer_fails", f"the answer {annotation.answer!r} scores {score:g} against itself"
-        )
+        raise Rejection("gold_answer_fails", f"the answer {annotation.answer!r} scores {score:g} against itself")
 
 
 def _check_choice(answer: str, options: tuple[str, ...]) -> None:

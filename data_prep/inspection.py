@@ -88,8 +88,7 @@ def aligned(lines: list[list[str]]) -> str:
     rows = []
     for line in lines:
         cells = [
-            cell.rjust(width) if cell.isdigit() else cell.ljust(width)
-            for cell, width in zip(line, widths, strict=True)
+            cell.rjust(width) if cell.isdigit() else cell.ljust(width) for cell, width in zip(line, widths, strict=True)
         ]
         rows.append("  ".join(cells).rstrip())
     return "\n".join(rows)

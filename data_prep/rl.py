@@ -157,9 +157,7 @@ class _Checker:
         largest = max(self._settings.frame_budgets)
         num_tokens = self._counter.count(_content(annotation), annotation.facts, largest)
         if num_tokens > limit:
-            raise Rejection(
-                "prompt_too_long", f"{num_tokens} tokens with {largest} frames, the limit is {limit}"
-            )
+            raise Rejection("prompt_too_long", f"{num_tokens} tokens with {largest} frames, the limit is {limit}")
 
     def _check_unique(self, annotation: Annotation) -> None:
         content = content_key(annotation, annotation.video)
@@ -167,9 +165,7 @@ class _Checker:
             raise Rejection("duplicate_question", f"the same is asked of {annotation.video} before")
         question_id = keyed_hash(0, "id", annotation.question_id)
         if question_id in self._seen_ids:
-            raise Rejection(
-                "duplicate_id", f"the id {annotation.question_id} stands at another question before"
-            )
+            raise Rejection("duplicate_id", f"the id {annotation.question_id} stands at another question before")
         self._seen_contents.add(content)
         self._seen_ids.add(question_id)
 
@@ -209,9 +205,7 @@ def _write_epochs(
     return shards
 
 
-def _in_order(
-    settings: RlSettings, kept: Path, epoch: int, num_kept: int, aside: Path
-) -> Iterator[Annotation]:
+def _in_order(settings: RlSettings, kept: Path, epoch: int, num_kept: int, aside: Path) -> Iterator[Annotation]:
     def keyed_lines() -> Iterator[tuple[int, str]]:
         with kept.open(encoding="utf-8") as file:
             for line in file:

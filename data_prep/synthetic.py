@@ -79,9 +79,7 @@ class SyntheticSettings:
             )
         least = min(_EVENTS_PER_CLIP) * (max(_EVENT_GRID_STEPS) + 1) * _GRID_SECONDS
         if self.min_duration_seconds < least:
-            raise InputError(
-                f"min duration is {self.min_duration_seconds} s; two events may need {least:g} s"
-            )
+            raise InputError(f"min duration is {self.min_duration_seconds} s; two events may need {least:g} s")
         if math.ceil(self.min_duration_seconds / _GRID_SECONDS) > self.max_duration_seconds / _GRID_SECONDS:
             raise InputError(
                 f"durations are {self.min_duration_seconds} to {self.max_duration_seconds} s; "
@@ -89,9 +87,7 @@ class SyntheticSettings:
             )
         for name, size in (("width", self.width), ("height", self.height)):
             if size < 32 or size % 2:
-                raise InputError(
-                    f"{name} is {size}; H.264 needs an even number, and a shape at least 32 pixels"
-                )
+                raise InputError(f"{name} is {size}; H.264 needs an even number, and a shape at least 32 pixels")
         # Every clip has at least this many distinct questions: each type about each event.
         most = min(_EVENTS_PER_CLIP) * len(SYNTHETIC_QUESTION_TYPES)
         if not 1 <= self.questions_per_video <= most:

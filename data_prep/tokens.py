@@ -56,9 +56,7 @@ class PromptCounter:
         """Tokens of the message ``content``, which holds ``<video>`` once, at this frame budget."""
         before, _, after = content.partition(VIDEO_PLACEHOLDER)
         labels = self._labels(facts, frame_budget)
-        num_text = self._num_tokens_cached(self._before + before + labels[0]) + self._num_tokens(
-            after + self._after
-        )
+        num_text = self._num_tokens_cached(self._before + before + labels[0]) + self._num_tokens(after + self._after)
         num_labels = sum(map(self._num_tokens_cached, labels[1:]))
         return num_text + num_labels + len(labels) * (_TOKENS_AROUND_FRAME + _visual_tokens(facts))
 

@@ -129,8 +129,7 @@ def _final_turn(question: Question, seen: Sighting) -> dict[str, str]:
 
 def _calling_turn(windows: Sequence[Window]) -> dict[str, str]:
     calls = [
-        ToolCall(TOOL_NAME, {"start_time": window.start_seconds, "end_time": window.end_seconds})
-        for window in windows
+        ToolCall(TOOL_NAME, {"start_time": window.start_seconds, "end_time": window.end_seconds}) for window in windows
     ]
     rendered = "\n".join(render_tool_call(call) for call in calls)
     thinking = f"watch {len(windows)} parts"

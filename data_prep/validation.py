@@ -144,9 +144,7 @@ def _refuse_special_tokens(*texts: str) -> None:
         found = _SPECIAL_TOKEN.search(text)
         if found or VIDEO_PLACEHOLDER in text:
             token = found.group() if found else VIDEO_PLACEHOLDER
-            raise Rejection(
-                "special_token", f"{token} in {text[:200]!r} would be read as a token of the model"
-            )
+            raise Rejection("special_token", f"{token} in {text[:200]!r} would be read as a token of the model")
 
 
 def _answer(question_type: str, value: Any) -> str:
@@ -163,9 +161,7 @@ def _answer(question_type: str, value: Any) -> str:
         "oe": "a text or a number",
         "tvg": "a text or [start, end]",
     }
-    raise Rejection(
-        "wrong_type", f"the answer to {question_type} is {kinds[question_type]}, this is {_shown(value)}"
-    )
+    raise Rejection("wrong_type", f"the answer to {question_type} is {kinds[question_type]}, this is {_shown(value)}")
 
 
 def _is_pair(value: Any) -> bool:
@@ -200,16 +196,12 @@ def _options(question_type: str, value: Any) -> tuple[str, ...] | None:
 def _without_letters(options: list[str]) -> list[str]:
     """The options without their letters (``A. ``, ``(A) ``), where each begins with its own."""
     matches = [_OPTION_LABEL.match(option) for option in options]
-    if all(
-        match and match.group(1) == letter for match, letter in zip(matches, OPTION_LETTERS, strict=False)
-    ):
+    if all(match and match.group(1) == letter for match, letter in zip(matches, OPTION_LETTERS, strict=False)):
         return [option[match.end() :] for option, match in zip(options, matches, strict=True) if match]
     return options
 
 
-def _question_id(
-    value: Any, video: str, question_type: str, question: str, options: tuple[str, ...] | None
-) -> str:
+def _question_id(value: Any, video: str, question_type: str, question: str, options: tuple[str, ...] | None) -> str:
     if isinstance(value, str):
         return value.strip()
     if value is None:

@@ -91,9 +91,7 @@ def para_grpo_advantage(
     if anchor_flags is not None and anchor_scale:
         if anchor_positions is None or anchor_weights is None:
             raise ValueError("anchor_flags need anchor_positions and anchor_weights")
-        credit = anchor_weights.float() * normalize_within_groups(
-            anchor_flags.float(), session_groups, epsilon=epsilon
-        )
+        credit = anchor_weights.float() * normalize_within_groups(anchor_flags.float(), session_groups, epsilon=epsilon)
         per_token = torch.einsum("rk,rtk->rt", credit[session], anchor_positions.float())
         advantages = advantages + anchor_scale * per_token * mask
     return advantages

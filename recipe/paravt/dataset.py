@@ -75,9 +75,7 @@ class Sample:
     epoch: int
 
     @classmethod
-    def from_row(
-        cls, row: Mapping[str, Any], video_root: str | None, fixed_frame_budget: int | None
-    ) -> Sample:
+    def from_row(cls, row: Mapping[str, Any], video_root: str | None, fixed_frame_budget: int | None) -> Sample:
         """Reads a row of ``ParaVTDataset``.
 
         Args:

@@ -35,11 +35,7 @@ class AssistantTurn:
 
     def response_positions(self, start: int, end: int) -> list[int]:
         """Response positions of the *sampled* tokens of the characters ``[start, end)``; see ``tokens_within``."""
-        return [
-            self.start + position
-            for position in self.content.tokens_within(start, end)
-            if position >= self.forced
-        ]
+        return [self.start + position for position in self.content.tokens_within(start, end) if position >= self.forced]
 
 
 class Episode:
@@ -106,9 +102,7 @@ class Episode:
         content = list(token_ids)
         while content and content[-1] == self._end_of_turn_id:
             content.pop()
-        turn = AssistantTurn(
-            start, len(forced_ids), len(content), self._decoder.decode([*forced_ids, *content])
-        )
+        turn = AssistantTurn(start, len(forced_ids), len(content), self._decoder.decode([*forced_ids, *content]))
         self.turns.append(turn)
         self.messages = [*self.messages, {"role": "assistant", "content": turn.text}]
         return turn

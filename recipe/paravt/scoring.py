@@ -73,9 +73,7 @@ class Scorer:
             turns: forced prefix included in their text.
             executed: for each turn, for each of its calls that parse, whether a summary came back.
         """
-        transcript = Transcript(
-            tuple(Turn(turn.text, tuple(done)) for turn, done in zip(turns, executed, strict=True))
-        )
+        transcript = Transcript(tuple(Turn(turn.text, tuple(done)) for turn, done in zip(turns, executed, strict=True)))
         extra_info: dict[str, Any] = {
             "question_type": sample.question_type,
             "question": sample.plain_question,

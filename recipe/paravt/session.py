@@ -133,9 +133,7 @@ class Session:
         Every row of a batch must hold an image: a row without one, beside rows with, can hang FSDP ranks, which
         then disagree on whether the vision tower runs.
         """
-        blank = FrameBatch(
-            images=np.zeros((1, 32, 32, 3), np.uint8), timestamps_seconds=np.zeros(1), info=None
-        )
+        blank = FrameBatch(images=np.zeros((1, 32, 32, 3), np.uint8), timestamps_seconds=np.zeros(1), info=None)
         messages = [prompts.user_message(prompts.VIDEO_PLACEHOLDER, [0.0])]
         self.episode = await self.backend.new_episode(messages, blank, tools=None)
 
@@ -180,9 +178,7 @@ class Session:
         sampled = await self.backend.generate([*episode.ids, *self.forced_ids], episode.images, room)
         return episode.append_turn(self.forced_ids, sampled.token_ids, sampled.log_probs)
 
-    async def _append_responses(
-        self, episode: Episode, parsed: ParsedCalls, results: Sequence[ToolResult]
-    ) -> bool:
+    async def _append_responses(self, episode: Episode, parsed: ParsedCalls, results: Sequence[ToolResult]) -> bool:
         """Adds one tool message for each call and each bad call, in their order; false where they do not fit."""
         texts = [(result.call.span, result.text) for result in results]
         texts += [(error.span, f"Error: {error.reason}") for error in parsed.errors]

@@ -40,10 +40,7 @@ def summary_table(output_dir: str, window: int = 5) -> str:
     label_width = max(map(len, ROWS))
     table = [
         f"{'':{label_width}}  first {width:>2}   last {width:>2}",
-        *(
-            f"{label:{label_width}}  {_mean(first, name):>8}  {_mean(last, name):>8}"
-            for label, name in ROWS.items()
-        ),
+        *(f"{label:{label_width}}  {_mean(first, name):>8}  {_mean(last, name):>8}" for label, name in ROWS.items()),
     ]
     failed = sum(line.get("paravt/failed_sessions") or 0 for line in lines)
     checkpoints = sorted(

@@ -67,9 +67,7 @@ class TinySizes:
 
     def __post_init__(self) -> None:
         if self.head_size < 32 or self.head_size % 2:
-            raise ValueError(
-                f"head_size is {self.head_size}; vLLM's CPU kernels need an even number from 32 on"
-            )
+            raise ValueError(f"head_size is {self.head_size}; vLLM's CPU kernels need an even number from 32 on")
         if self.num_heads % self.num_key_value_heads:
             raise ValueError(
                 f"num_heads is {self.num_heads}; it must be a multiple of num_key_value_heads, "
@@ -202,9 +200,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the random weights (default: %(default)s)")
     for size in fields(TinySizes):
         option = f"--{size.name.replace('_', '-')}"
-        parser.add_argument(
-            option, type=type(size.default), default=size.default, help="default: %(default)s"
-        )
+        parser.add_argument(option, type=type(size.default), default=size.default, help="default: %(default)s")
     given = vars(parser.parse_args(arguments))
     output, seed = given.pop("output"), given.pop("seed")
     try:

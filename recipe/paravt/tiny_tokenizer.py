@@ -93,9 +93,7 @@ def build_tokenizer(texts: Iterable[str], vocab_size: int) -> Any:
     added = (*SPECIAL_TOKENS, *PLAIN_TOKENS)
     smallest = NUM_BYTES + len(added)
     if vocab_size < smallest:
-        raise ValueError(
-            f"vocab_size is {vocab_size}; it must be at least {smallest}, bytes and added tokens alone"
-        )
+        raise ValueError(f"vocab_size is {vocab_size}; it must be at least {smallest}, bytes and added tokens alone")
 
     bpe = Tokenizer(models.BPE())
     qwen = Qwen2Tokenizer().backend_tokenizer

@@ -76,9 +76,7 @@ class ParaGRPOTrainer(PPOTrainerSync):
         return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
 
     def _records(self, batch: Any) -> list[Mapping[str, Any]]:
-        data = tq.kv_batch_get(
-            keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields"]
-        )
+        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
         rows = zip(batch.keys, batch.tags, list(data["extra_fields"]), strict=True)
         # One record for each session: its last row is the main agent's.
         records = {

@@ -15,8 +15,6 @@ def test_buckets_do_not_change_the_order(tmp_path):
 
 
 def test_one_bucket_at_a_time_is_read(tmp_path):
-    lines = sorted_by_key(
-        ((keyed_hash(0, n), str(n)) for n in range(100)), 100, tmp_path, lines_per_bucket=10
-    )
+    lines = sorted_by_key(((keyed_hash(0, n), str(n)) for n in range(100)), 100, tmp_path, lines_per_bucket=10)
     next(lines)
     assert len(list(tmp_path.iterdir())) == 9

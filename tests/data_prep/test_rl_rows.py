@@ -101,14 +101,10 @@ def test_every_shard_has_the_schema_and_datasets_reads_it(annotate, tmp_path):
     path = annotate([record(number) for number in range(5)] + [choice(9), span(10)])
     assert run(path, tmp_path / "out", "--probe", "never", "--shard-rows", "3", "--epochs", "2") == 0
     shards = sorted((tmp_path / "out").glob("*.parquet"))
-    assert [shard.name for shard in shards] == [
-        f"rl-epoch{e}-{s:05d}.parquet" for e in (0, 1) for s in (0, 1, 2)
-    ]
+    assert [shard.name for shard in shards] == [f"rl-epoch{e}-{s:05d}.parquet" for e in (0, 1) for s in (0, 1, 2)]
     assert all(pq.read_schema(shard).equals(rl_schema()) for shard in shards)
     assert [pq.read_metadata(shard).num_rows for shard in shards] == [3, 3, 1, 3, 3, 1]
-    rows = datasets.load_dataset(
-        "parquet", data_files=list(map(str, shards)), split="train", cache_dir=str(tmp_path)
-    )
+    rows = datasets.load_dataset("parquet", data_files=list(map(str, shards)), split="train", cache_dir=str(tmp_path))
     assert rows["extra_info"][:][0].keys() == rows_of(tmp_path / "out")[0]["extra_info"].keys()
     assert [row["extra_info"]["index"] for row in rows] == list(range(14))
 
@@ -130,10 +126,7 @@ def test_each_epoch_holds_every_question_in_an_order_and_with_budgets_of_its_own
     written = [f"q{number}" for number in range(200)]
     assert all(sorted(order) == sorted(written) for order in orders)
     assert len({tuple(order) for order in [*orders, written]}) == 4
-    budgets = [
-        {row["extra_info"]["question_id"]: row["extra_info"]["frame_budget"] for row in rows}
-        for rows in epochs
-    ]
+    budgets = [{row["extra_info"]["question_id"]: row["extra_info"]["frame_budget"] for row in rows} for rows in epochs]
     assert sum(budgets[0][name] != budgets[1][name] for name in written) > 100
     for rows, epoch in zip(epochs, range(3), strict=True):
         assert {row["extra_info"]["epoch"] for row in rows} == {epoch}
@@ -166,8 +159,7 @@ def test_budgets_of_neighbours_are_independent():
     """Two epochs of a question, and two questions of a video, agree in a fifth of the cases."""
     for other in (lambda n: (1, f"q{n}"), lambda n: (0, f"q{n}b")):
         same = sum(
-            draw_frame_budget(0, 0, f"q{number}", FRAME_BUDGETS)
-            == draw_frame_budget(0, *other(number), FRAME_BUDGETS)
+            draw_frame_budget(0, 0, f"q{number}", FRAME_BUDGETS) == draw_frame_budget(0, *other(number), FRAME_BUDGETS)
             for number in range(20_000)
         )
         assert 3_700 < same < 4_300
@@ -303,9 +295,7 @@ def test_duplicates_are_rejected_and_rejects_do_not_shadow_good_ones(annotate, t
 def test_lines_that_do_not_parse_are_rejected_where_they_stand(tmp_path):
     path = tmp_path / "annotations.jsonl"
     good = json.dumps(record(1)).encode()
-    path.write_bytes(
-        b"\xef\xbb\xbf" + good + b'\n\n{"id": 1,}\n\xff\n' + b'{"a": NaN}\n' + b"[" * 100_000 + b"\n"
-    )
+    path.write_bytes(b"\xef\xbb\xbf" + good + b'\n\n{"id": 1,}\n\xff\n' + b'{"a": NaN}\n' + b"[" * 100_000 + b"\n")
     assert run(path, tmp_path / "out", "--probe", "never") == 0
     lines = [(line["line"], line["reason"], line["detail"]) for line in rejected_of(tmp_path / "out")]
     assert [line[:2] for line in lines] == [
@@ -347,9 +337,7 @@ def test_a_file_that_cannot_be_read_is_an_error_and_leaves_what_was_there(
 
 def test_csv_rows_of_another_width_are_rejected(tmp_path):
     path = tmp_path / "a.csv"
-    path.write_text(
-        "id,video,question,answer,question_type\nq1,v.mp4,What?,car,oe\nq2,v.mp4\nq3,v,w,x,oe,more\n"
-    )
+    path.write_text("id,video,question,answer,question_type\nq1,v.mp4,What?,car,oe\nq2,v.mp4\nq3,v,w,x,oe,more\n")
     assert run(path, tmp_path / "out", "--probe", "never") == 0
     assert [(line["line"], line["reason"]) for line in rejected_of(tmp_path / "out")] == [
         (3, "malformed_line"),
@@ -457,9 +445,7 @@ def test_memory_stays_flat(annotate, tmp_path):
     )
     peaks = []
     for number in (60_000, 120_000):
-        path = annotate(
-            (record(i, question=f"{i} " + "word " * 60) for i in range(number)), f"{number}.jsonl"
-        )
+        path = annotate((record(i, question=f"{i} " + "word " * 60) for i in range(number)), f"{number}.jsonl")
         command = [sys.executable, "-c", code, str(path), str(tmp_path / str(number))]
         result = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=300)
         peaks.append(int(result.stdout.split()[-1]) / 1024)

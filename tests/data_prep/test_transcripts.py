@@ -103,9 +103,7 @@ def test_the_last_thinking_is_copied_from_a_summary_or_joins_two():
     joined = 0
     for row in (row for row in MAIN if len(row["messages"]) > 2):
         facts = "; ".join(message["content"] for message in row["messages"][2:-1])
-        thinking = re.search(
-            r"<think>\n(.*?)(\. [A-D]\. \w+)?</think>", row["messages"][-1]["content"]
-        ).group(1)
+        thinking = re.search(r"<think>\n(.*?)(\. [A-D]\. \w+)?</think>", row["messages"][-1]["content"]).group(1)
         if thinking not in facts:
             joined += 1
             what, times = thinking.split(" from ")

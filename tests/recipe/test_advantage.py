@@ -133,9 +133,7 @@ def test_equals_verls_grpo_without_anchor_and_batch_norm(seed, norm_by_std):
     rewards = torch.zeros(size, length)
     rewards[:, -1] = torch.rand(size, generator=generator) * 3
     mask = (torch.rand(size, length, generator=generator) > 0.3).float()
-    expected, _ = compute_grpo_outcome_advantage(
-        rewards.clone(), mask, index, norm_adv_by_std_in_grpo=norm_by_std
-    )
+    expected, _ = compute_grpo_outcome_advantage(rewards.clone(), mask, index, norm_adv_by_std_in_grpo=norm_by_std)
     ours, _ = para_grpo_estimator(rewards, mask, index, config={"norm_adv_by_std_in_grpo": norm_by_std})
     torch.testing.assert_close(ours, expected, atol=1e-6, rtol=1e-6)
 

@@ -27,9 +27,7 @@ FRAME_LIMITS = {"shortest_edge": 784, "longest_edge": 50_176}
 
 def write_in_new_process(output, *options, hash_seed="0"):
     command = [sys.executable, "-m", "recipe.paravt.tiny_model", "--output", str(output), *options]
-    subprocess.run(
-        command, cwd=REPOSITORY, env=os.environ | {"PYTHONHASHSEED": hash_seed}, check=True, timeout=120
-    )
+    subprocess.run(command, cwd=REPOSITORY, env=os.environ | {"PYTHONHASHSEED": hash_seed}, check=True, timeout=120)
 
 
 def digests(folder):
@@ -219,9 +217,7 @@ def test_words_of_the_prompts_are_single_tokens(tokenizer):
         assert len(tokenizer(word)["input_ids"]) == 1, word
 
 
-@pytest.mark.parametrize(
-    "text", ["", "naïve 視頻 🎬", "\x00\t\r\n  x", "\u200d\ufffd\U0010ffff", "<|not_a_token|>"]
-)
+@pytest.mark.parametrize("text", ["", "naïve 視頻 🎬", "\x00\t\r\n  x", "\u200d\ufffd\U0010ffff", "<|not_a_token|>"])
 def test_any_text_comes_back(tokenizer, text):
     assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
 
@@ -303,10 +299,7 @@ def test_a_conversation_grows_only_at_its_end(tokenizer):
         prompts.tool_message("nothing"),
         {"role": "assistant", "content": "<answer>B</answer>"},
     ]
-    texts = [
-        render(tokenizer, messages[:count], tools=[CROP_VIDEO_SCHEMA])
-        for count in range(1, len(messages) + 1)
-    ]
+    texts = [render(tokenizer, messages[:count], tools=[CROP_VIDEO_SCHEMA]) for count in range(1, len(messages) + 1)]
     assert all(longer.startswith(shorter) for shorter, longer in itertools.pairwise(texts))
 
 

@@ -1,0 +1,158 @@
+"""Frames of a window of a video, at the size the model takes, with the times at which they are shown."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from paravt_tools.errors import VideoError
+from paravt_tools.probe import Scan, VideoInfo, scan_video, video_errors
+from paravt_tools.sizes import resized_size
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_DECORD_CODECS = frozenset({"h264", "hevc", "vp9", "av1"})
+"""Codecs whose frames decord numbers as they are shown. Measured: of MPEG-4 in AVI it gives the wrong ones."""
+
+_DECORD_SUFFIXES = frozenset({".mp4", ".m4v", ".mov", ".mkv", ".webm"})
+"""Containers in which decord finds frames. Measured: in MPEG-TS it finds none."""
+
+
+@dataclass(frozen=True)
+class FrameBatch:
+    """Frames of one video, in order.
+
+    Attributes:
+        images: uint8 ``[T, H, W, 3]``, RGB, upright.
+        timestamps_seconds: float64 ``[T]``, rising; when each frame begins to be shown, on the stream's clock.
+        info: of the whole file; none for frames that come from no file.
+    """
+
+    images: np.ndarray
+    timestamps_seconds: np.ndarray
+    info: VideoInfo | None
+
+
+def read_frames(
+    path: str | os.PathLike[str],
+    num_frames: int,
+    start_seconds: float = 0.0,
+    end_seconds: float | None = None,
+    *,
+    min_pixels: int,
+    max_pixels: int,
+) -> FrameBatch:
+    """Frames spread evenly over the window from ``start_seconds`` up to but not including ``end_seconds``.
+
+    The window, cut to the time in which the video has frames, is divided into ``num_frames`` equal parts; the
+    frame on show in the middle of each part is taken, each frame once. So there are at most ``num_frames``, and
+    at least one: a window without a frame of its own gives the nearest. The first may have begun before the
+    window.
+
+    Frames have the size ``resized_size`` gives. decord decodes them where its numbering of the frames is known
+    to hold, PyAV otherwise (rotated, cut by an edit list, MPEG-TS, AVI).
+
+    Args:
+        num_frames: at least 1.
+        start_seconds: finite, before ``end_seconds``; on the stream's own clock, as all times here.
+        end_seconds: none, or past the video, is its end.
+        min_pixels, max_pixels: limits of height x width, as in ``resized_size``.
+
+    Raises:
+        ValueError: an argument out of its range.
+        VideoError: the file cannot be read.
+    """
+    if num_frames < 1:
+        raise ValueError(f"num_frames is {num_frames}; it must be at least 1")
+    end = math.inf if end_seconds is None else end_seconds
+    if not (math.isfinite(start_seconds) and start_seconds < end):
+        raise ValueError(f"the window is {start_seconds} to {end_seconds} seconds; the start must come first")
+    scan = scan_video(path)
+    numbers = _frame_numbers(scan, num_frames, start_seconds, end)
+    height, width = resized_size(scan.info.height, scan.info.width, min_pixels, max_pixels)
+    name = os.fspath(path)
+    with video_errors(name):
+        images = _decord_images(name, scan, numbers, height, width)
+        if images is None:
+            images = _av_images(name, scan, numbers, height, width)
+    return FrameBatch(images, scan.times_seconds[numbers], scan.info)
+
+
+def _frame_numbers(scan: Scan, num_frames: int, start_seconds: float, end_seconds: float) -> np.ndarray:
+    """Which frames are on show in the middles of the window's parts; int64, rising, none twice."""
+    import numpy as np
+
+    info, times = scan.info, scan.times_seconds
+    start, end = max(start_seconds, info.start_seconds), min(end_seconds, info.duration_seconds)
+    if start >= end:
+        # The window lies before the first frame or after the last.
+        return np.array([0 if end_seconds <= info.start_seconds else len(times) - 1])
+    middles = start + (np.arange(num_frames) + 0.5) * ((end - start) / num_frames)
+    even = info.start_seconds + np.arange(info.num_frames) / info.fps
+    if np.abs(times - even).max() <= scan.tick_seconds and scan.tick_seconds < 0.5 / info.fps:
+        # Constant rate: counted, as data_prep.sampling does. Times are rounded to ticks (1 ms in Matroska), which
+        # would put a middle that falls on a frame's begin into the frame before it; so would float error.
+        numbers = np.floor((middles - info.start_seconds) * info.fps + 1e-6).astype(np.int64)
+    else:
+        numbers = np.searchsorted(times, middles + 1e-6 / info.fps, side="right") - 1
+    return np.unique(np.clip(numbers, 0, len(times) - 1))
+
+
+def _decord_images(path: str, scan: Scan, numbers: np.ndarray, height: int, width: int) -> np.ndarray | None:
+    """uint8 ``[T, height, width, 3]``; none where decord's frames are not surely those of the scan."""
+    suffix = os.path.splitext(path)[1].lower()
+    # A rotated video comes out of decord with four channels and its rows torn.
+    if scan.info.rotation or not scan.is_plain:
+        return None
+    if scan.info.codec not in _DECORD_CODECS or suffix not in _DECORD_SUFFIXES:
+        return None
+    import decord
+    import numpy as np
+
+    reader = decord.VideoReader(path, ctx=decord.cpu(0), width=width, height=height, num_threads=1)
+    if len(reader) != scan.info.num_frames:
+        return None
+    begins = reader.get_frame_timestamp(range(len(reader)))[:, 0].astype(np.float64)
+    # decord counts from the first frame, in float32, which holds milliseconds for some hours.
+    if np.abs(begins - begins[0] - (scan.times_seconds - scan.times_seconds[0])).max() > 2e-3:
+        return None
+    images = reader.get_batch(numbers.tolist()).asnumpy()
+    return images if images.shape[1:] == (height, width, 3) else None
+
+
+def _av_images(path: str, scan: Scan, numbers: np.ndarray, height: int, width: int) -> np.ndarray:
+    """uint8 ``[T, height, width, 3]``.
+
+    Raises:
+        VideoError: a frame that the packets announce does not come out of the decoder.
+    """
+    import av
+    import numpy as np
+
+    turns = scan.info.rotation // 90
+    stored_height, stored_width = (width, height) if turns % 2 else (height, width)
+    images = np.empty((len(numbers), height, width, 3), np.uint8)
+    wanted = scan.ticks[numbers].tolist()
+    found = 0
+    with av.open(path, metadata_errors="replace") as container:
+        stream = container.streams.video[0]
+        # To the keyframe before the first wanted frame.
+        container.seek(wanted[0], stream=stream, backward=True)
+        shown = None
+        for frame in container.decode(stream):
+            if frame.pts is None:
+                continue
+            while found < len(wanted) and frame.pts >= wanted[found]:
+                # A packet without a picture of its own (VP8's hidden frames) leaves the one before on show.
+                chosen = frame if frame.pts == wanted[found] or shown is None else shown
+                image = chosen.to_ndarray(width=stored_width, height=stored_height, format="rgb24")
+                # np.rot90 turns counter-clockwise.
+                images[found] = np.rot90(image, -turns)
+                found += 1
+            if found == len(wanted):
+                return images
+            shown = frame
+    raise VideoError(path, f"the frame at {wanted[found] * scan.tick_seconds:.3f} seconds cannot be decoded")
