@@ -112,6 +112,15 @@ class Transcript:
         return len(self.turns)
 
 
+def extract_answer(text: str) -> str | None:
+    """The body of the last ``<answer>`` outside thinking, closed or not; none where it is missing or empty.
+
+    >>> extract_answer("<think>maybe <answer>A</answer></think><answer>C</answer>")
+    'C'
+    """
+    return Transcript((Turn(text),)).answer
+
+
 class _Part(NamedTuple):
     """The text of an assistant turn, and the responses that followed it."""
 

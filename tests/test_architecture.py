@@ -63,7 +63,7 @@ def test_recipe_is_a_namespace_package():
 
 @pytest.mark.parametrize("package", ["reward_fns", "paravt_tools", "data_prep", "recipe.paravt"])
 def test_import_is_light(package):
-    heavy = "torch verl vllm ray decord av numpy transformers pandas pyarrow openai".split()
+    heavy = ["torch", "verl", "vllm", "ray", "decord", "av", "numpy", "transformers", "pandas", "pyarrow", "openai"]
     code = f"import sys, {package}; print([name for name in {heavy} if name in sys.modules])"
     # -S keeps .pth files of the environment from importing things before us.
     result = subprocess.run(

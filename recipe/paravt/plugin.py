@@ -19,7 +19,6 @@ from recipe.paravt.run_marker import CPU_PLATFORM_NAME, in_our_run, on_cpu
 def register() -> None:
     """Registers everything; safe to call twice."""
     from verl.plugin.platform.platform_manager import PlatformRegistry
-
     from verl.trainer.ppo import core_algos
 
     from recipe.paravt.advantage import para_grpo_estimator

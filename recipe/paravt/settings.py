@@ -158,7 +158,7 @@ def _build(cls: type, values: Mapping[str, Any], path: str) -> Any:
 def _checked(value: Any, allowed: tuple[type, ...], path: str) -> Any:
     if float in allowed and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
-    if isinstance(value, bool) and bool not in allowed or not isinstance(value, allowed):
+    if (isinstance(value, bool) and bool not in allowed) or not isinstance(value, allowed):
         names = " or ".join("null" if kind is type(None) else kind.__name__ for kind in allowed)
         raise ValueError(f"{path} is {value!r}; it must be {names}")
     return value

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+
 from recipe.paravt.advantage import normalize_within_groups, para_grpo_advantage, para_grpo_estimator
 
 

@@ -1,6 +1,7 @@
 """The paradox metrics, by hand."""
 
 import pytest
+
 from recipe.paravt.metrics import training_metrics, validation_metrics
 
 

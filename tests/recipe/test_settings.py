@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+
 from recipe.paravt import settings as settings_module
 from recipe.paravt.settings import ParaVTSettings
 

@@ -1,9 +1,10 @@
 """Character ranges of sampled tokens, without encoding anything again."""
 
 import pytest
-from recipe.paravt.token_text import TokenDecoder, TokenText
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
+
+from recipe.paravt.token_text import TokenDecoder, TokenText
 
 
 @pytest.fixture(scope="module")
