@@ -27,7 +27,7 @@ def starts(text):
         (f"<tool_call>{ONE} and so on</tool_call>", [1], 1, "words after the object"),
         ("<tool_call></tool_call>", [], 1, "nothing in the tag"),
         (
-            '<tool_call>{"name": "crop_video", "arguments": {"start_time": 1, "note": "</tool_call><think>"}}</tool_call>',
+            '<tool_call>{"name": "crop_video", "arguments": {"start_time": 1, "x": "</tool_call><think>"}}</tool_call>',
             [1],
             0,
             "tags in a string",
@@ -66,7 +66,8 @@ def test_calls_of_a_turn(text, expected, num_errors, why):
 
 
 def test_spans_hold_the_call_and_the_error():
-    text = f"ä<think>é</think><tool_call>{ONE}\n</tool_call><tool_code>\nü = crop_video(7, 9)\n</tool_code><tool_call>!</tool_call>"
+    code = "<tool_code>\nü = crop_video(7, 9)\n</tool_code>"
+    text = f"ä<think>é</think><tool_call>{ONE}\n</tool_call>{code}<tool_call>!</tool_call>"
     parsed = parse_tool_calls(text)
     first, second = (text[slice(*call.span)] for call in parsed.calls)
     assert json.loads(first)["name"] == "crop_video"
