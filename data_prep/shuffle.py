@@ -9,7 +9,7 @@ from pathlib import Path
 
 from data_prep.hashing import HASH_BITS
 
-LINES_PER_BUCKET = 50_000
+LINES_PER_BUCKET = 10_000
 _MAX_OPEN_FILES = 256
 
 

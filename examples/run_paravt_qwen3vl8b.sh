@@ -12,7 +12,7 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 NAME=$(basename "${BASH_SOURCE[0]}" .sh)
 
 # ---- yours to set -------------------------------------------------------------------------------------------
-MODEL=${MODEL:-Qwen/Qwen3-VL-8B-Instruct}        # the cold-started checkpoint (examples/README of issue: SFT first)
+MODEL=${MODEL:-Qwen/Qwen3-VL-8B-Instruct}        # better: its cold start, see the README
 TRAIN_FILES=${TRAIN_FILES:-data/rl-epoch0-00000.parquet}   # of `python -m data_prep rl`; several: [a,b]
 VAL_FILES=${VAL_FILES:-data/val/rl-epoch0-00000.parquet}
 VIDEO_ROOT=${VIDEO_ROOT:-data}                   # folder that the rows' video paths are relative to

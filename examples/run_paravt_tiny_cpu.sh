@@ -56,7 +56,7 @@ cold_start() {
   # One process; the port only has to be free.
   $PYTHON -m torch.distributed.run --standalone --nproc-per-node 1 -m recipe.paravt.sft device=cpu \
     "model.path=$MODEL" "data.train_files=$DATA/train/sft-00000.parquet" "data.video_root=$DATA/train" \
-    "output_dir=$OUTPUT_DIR/sft" data.train_batch_size=16 data.micro_batch_size_per_gpu=8 data.max_length=4096 \
+    "output_dir=$OUTPUT_DIR/sft" data.train_batch_size=16 data.micro_batch_size_per_gpu=2 data.max_length=4096 \
     optim.lr=2.0e-3 "trainer.total_training_steps=$SFT_STEPS" trainer.save_freq=-1
 }
 
@@ -70,11 +70,11 @@ exec $PYTHON -m recipe.paravt.main --config-name "$ARM" device=cpu \
   "actor_rollout_ref.model.path=$COLD_START" \
   "data.train_files=$DATA/train/rl/rl-epoch0-00000.parquet" \
   "data.val_files=$DATA/val/rl/rl-epoch0-00000.parquet" \
-  "paravt.video_root=$DATA/train" \
+  "paravt.video_root=$DATA/train" "paravt.val_video_root=$DATA/val" \
   "paravt.output_dir=$OUTPUT_DIR" \
   "paravt.dry_run=$([ "$DRY_RUN" = 1 ] && echo true || echo false)" \
   paravt.max_new_tokens=160 paravt.subagent.max_new_tokens=64 \
-  data.train_batch_size=8 data.max_prompt_length=2048 data.max_response_length=1024 \
+  data.train_batch_size=8 data.dataloader_num_workers=0 data.max_prompt_length=2048 data.max_response_length=1024 \
   actor_rollout_ref.rollout.n=4 actor_rollout_ref.rollout.max_model_len=4096 \
   actor_rollout_ref.actor.optim.lr=1.0e-4 \
   actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=8 \

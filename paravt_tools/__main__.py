@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m paravt_tools",
-        description="Draws the frames of a part of a video as a contact sheet, or prints what is known of it.",
+        description="Draws the frames of part of a video as a contact sheet, or prints what is known of it.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

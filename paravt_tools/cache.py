@@ -55,8 +55,8 @@ class FrameCache:
     ) -> FrameBatch:
         """``read_frames`` with the same arguments; the arrays of the batch are shared and read-only.
 
-        Readers of the same frames share one decode. A reader that is cancelled or runs out of time leaves it to
-        the others; what it gives is kept for the next.
+        Readers of the same frames share one decode. A reader that is cancelled or runs out of time leaves it
+        to the others; what it gives is kept for the next.
 
         Args:
             timeout_seconds: above 0, counted from this call; waiting for a free thread counts too.

@@ -30,8 +30,8 @@ class ToolResult:
     Attributes:
         text: what the model reads; begins with ``Error: `` exactly where ``error_kind`` is set.
         executed: whether the call ran to its end and gave a text.
-        error_kind: none, or ``arguments``, ``video``, ``timeout``, ``over_limit``, ``failed``, or the ``kind``
-            of the exception.
+        error_kind: none, or ``arguments``, ``video``, ``timeout``, ``over_limit``, ``failed``, or the
+            ``kind`` of the exception.
         elapsed_seconds: wall-clock time of the call; 0 where it never ran.
     """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from paravt_tools.errors import VideoError
 from paravt_tools.probe import Scan, VideoInfo, scan_video, video_errors
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 _DECORD_CODECS = frozenset({"h264", "hevc", "vp9", "av1"})
-"""Codecs whose frames decord numbers as they are shown. Measured: of MPEG-4 in AVI it gives the wrong ones."""
+"""Codecs whose frames decord numbers as they are shown. Measured: it mixes up those of MPEG-4 in AVI."""
 
 _DECORD_SUFFIXES = frozenset({".mp4", ".m4v", ".mov", ".mkv", ".webm"})
 """Containers in which decord finds frames. Measured: in MPEG-TS it finds none."""
@@ -27,7 +27,7 @@ class FrameBatch:
 
     Attributes:
         images: uint8 ``[T, H, W, 3]``, RGB, upright.
-        timestamps_seconds: float64 ``[T]``, rising; when each frame begins to be shown, on the stream's clock.
+        timestamps_seconds: float64 ``[T]``, rising; when each frame begins to show, on the stream's clock.
         info: of the whole file; none for frames that come from no file.
     """
 
@@ -48,12 +48,12 @@ def read_frames(
     """Frames spread evenly over the window from ``start_seconds`` up to but not including ``end_seconds``.
 
     The window, cut to the time in which the video has frames, is divided into ``num_frames`` equal parts; the
-    frame on show in the middle of each part is taken, each frame once. So there are at most ``num_frames``, and
-    at least one: a window without a frame of its own gives the nearest. The first may have begun before the
-    window.
+    frame on show in the middle of each part is taken, each frame once. So there are at most ``num_frames``
+    and at least one: a window without a frame of its own gives the nearest. The first frame may have begun to
+    show before the window.
 
-    Frames have the size ``resized_size`` gives. decord decodes them where its numbering of the frames is known
-    to hold, PyAV otherwise (rotated, cut by an edit list, MPEG-TS, AVI).
+    Frames have the size ``resized_size`` gives. decord decodes them where its numbering of the frames holds,
+    PyAV otherwise (rotated, cut by an edit list, MPEG-TS, AVI).
 
     Args:
         num_frames: at least 1.
@@ -93,8 +93,8 @@ def _frame_numbers(scan: Scan, num_frames: int, start_seconds: float, end_second
     middles = start + (np.arange(num_frames) + 0.5) * ((end - start) / num_frames)
     even = info.start_seconds + np.arange(info.num_frames) / info.fps
     if np.abs(times - even).max() <= scan.tick_seconds and scan.tick_seconds < 0.5 / info.fps:
-        # Constant rate: counted, as data_prep.sampling does. Times are rounded to ticks (1 ms in Matroska), which
-        # would put a middle that falls on a frame's begin into the frame before it; so would float error.
+        # Constant rate: counted, as data_prep.sampling does. Times are rounded to ticks (1 ms in Matroska),
+        # which would put a middle that falls on a frame's begin into the frame before it.
         numbers = np.floor((middles - info.start_seconds) * info.fps + 1e-6).astype(np.int64)
     else:
         numbers = np.searchsorted(times, middles + 1e-6 / info.fps, side="right") - 1
@@ -134,25 +134,25 @@ def _av_images(path: str, scan: Scan, numbers: np.ndarray, height: int, width: i
 
     turns = scan.info.rotation // 90
     stored_height, stored_width = (width, height) if turns % 2 else (height, width)
-    images = np.empty((len(numbers), height, width, 3), np.uint8)
-    wanted = scan.ticks[numbers].tolist()
-    found = 0
-    with av.open(path, metadata_errors="replace") as container:
-        stream = container.streams.video[0]
-        # To the keyframe before the first wanted frame.
-        container.seek(wanted[0], stream=stream, backward=True)
-        shown = None
-        for frame in container.decode(stream):
-            if frame.pts is None:
-                continue
-            while found < len(wanted) and frame.pts >= wanted[found]:
-                # A packet without a picture of its own (VP8's hidden frames) leaves the one before on show.
-                chosen = frame if frame.pts == wanted[found] or shown is None else shown
-                image = chosen.to_ndarray(width=stored_width, height=stored_height, format="rgb24")
-                # np.rot90 turns counter-clockwise.
-                images[found] = np.rot90(image, -turns)
-                found += 1
-            if found == len(wanted):
-                return images
-            shown = frame
-    raise VideoError(path, f"the frame at {wanted[found] * scan.tick_seconds:.3f} seconds cannot be decoded")
+    wanted: dict[int, Any] = dict.fromkeys(scan.ticks[numbers].tolist())
+    first, last = min(wanted), max(wanted)
+    for seek in (True, False):
+        with av.open(path, metadata_errors="replace") as container:
+            stream = container.streams.video[0]
+            if seek:
+                container.seek(first, stream=stream, backward=True)
+            for frame in container.decode(stream):
+                if frame.pts is None:
+                    continue
+                if frame.pts in wanted:
+                    image = frame.to_ndarray(width=stored_width, height=stored_height, format="rgb24")
+                    # np.rot90 turns counter-clockwise.
+                    wanted[frame.pts] = np.rot90(image, -turns)
+                # A seek in MPEG-TS may land behind the frame it was for: then from the beginning.
+                if frame.pts >= last or (seek and frame.pts > first and wanted[first] is None):
+                    break
+        missing = [tick for tick, image in wanted.items() if image is None]
+        if not missing:
+            return np.stack(list(wanted.values()))
+    seconds = scan.times_seconds[np.searchsorted(scan.ticks, missing[0])]
+    raise VideoError(path, f"the frame at {seconds:.3f} seconds cannot be decoded")

@@ -1,7 +1,7 @@
-"""What a file says of its video: size, length, and the presentation time of every frame, found without decoding.
+"""What a file says of its video: size, length, and the presentation time of every frame.
 
-The times come from the packets, which PyAV reads: decord counts every stream from 0, and has no times for some
-containers (AVI).
+The times come from the packets, which PyAV reads without decoding them: decord counts every stream from 0, and
+has no times for some containers (AVI).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from paravt_tools.errors import VideoError
@@ -19,12 +20,12 @@ if TYPE_CHECKING:
     import numpy as np
 
 _MAX_SCANS = 32
-"""Files whose frame times are remembered: 8 bytes a frame twice, 3.5 MB for two hours at 30 fps. Chosen here."""
+"""Files whose frame times are remembered: 16 bytes a frame, 3.5 MB for two hours at 30 fps. Chosen here."""
 
 _MISSING_SECONDS = 1.0
 _MISSING_SHARE = 0.05
 """A file that ends by more than both of these before its own header's duration is cut off. Chosen here: headers
-count sounds and frames a little differently, by less than a second."""
+count sounds and frames a little differently."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,9 @@ def _scan(path: str, mtime_ns: int, num_bytes: int) -> Scan:
 
     # Bytes of a tag that are not UTF-8 are no reason to refuse a video.
     with video_errors(path), av.open(path, metadata_errors="replace") as container:
+        if container.format.name == "tty":
+            # FFmpeg takes any *.txt for a film of a terminal.
+            raise VideoError(path, "a text file")
         if not container.streams.video:
             raise VideoError(path, "no video stream")
         stream = container.streams.video[0]
@@ -128,20 +132,23 @@ class _Packets:
 
     def __init__(self, path: str, container: Any, stream: Any):
         self.codec: str = stream.codec_context.name
-        self.tick_seconds = float(stream.time_base)
+        self.tick = Fraction(stream.time_base)
         self.average_rate = float(stream.average_rate or 0)
-        self.ticks: list[int] = []
-        self.last: tuple[int, int] = (-(1 << 63), 0)
         self.is_plain = True
-        end_seconds = 0.0
+        self._key_ticks: list[int] = []
+        # Presentation time and duration of each shown frame, in ticks.
+        self.shown: list[tuple[int, int]] = []
+        has_times, end_seconds = True, 0.0
         for packet in container.demux():
-            if packet.pts is None and packet.size == 0:
+            if packet.size == 0:
                 continue
             if packet.stream is stream:
+                has_times &= packet.pts is not None
                 self._add(packet)
             if packet.pts is not None and packet.time_base:
-                end_seconds = max(end_seconds, float((packet.pts + (packet.duration or 0)) * packet.time_base))
-        self._refuse_cut_off(path, container, stream, end_seconds)
+                end = (packet.pts + (packet.duration or 0)) * packet.time_base
+                end_seconds = max(end_seconds, float(end))
+        _refuse_cut_off(path, (container.duration or 0) / 1e6, end_seconds)
         container.seek(0)
         frame = next(container.decode(stream), None)
         if frame is None:
@@ -149,59 +156,63 @@ class _Packets:
         # PyAV counts counter-clockwise. Turns that are no quarters cannot be undone without loss.
         self.rotation = -round(frame.rotation / 90) * 90 % 360
         self.width, self.height = frame.width, frame.height
-        if not self.ticks or self.has_untimed:
-            # Packets without times (H.264 in AVI): only the decoder knows the order of the frames.
-            self.is_plain = False
+        if not has_times:
+            # H.264 in AVI: only the decoder knows the order of the frames.
             container.seek(0)
-            times = [(frame.pts, frame.duration or 0) for frame in container.decode(stream) if frame.pts is not None]
-            self.ticks = [pts for pts, _ in times]
-            self.last = max(times, default=self.last)
-
-    has_untimed = False
+            self.shown = [(frame.pts, frame.duration or 0) for frame in container.decode(stream)]
+            self.shown = [(pts, duration) for pts, duration in self.shown if pts is not None]
+            self.is_plain = False
+        elif self._key_ticks and min(self.shown, default=(self._key_ticks[0], 0))[0] < self._key_ticks[0]:
+            # A recording cut in the middle: what comes before the first keyframe cannot be decoded.
+            self.shown = [(pts, duration) for pts, duration in self.shown if pts >= self._key_ticks[0]]
+            self.is_plain = False
 
     def _add(self, packet: Any) -> None:
+        if packet.pts is None:
+            return
+        if packet.is_keyframe:
+            self._key_ticks.append(packet.pts)
         if packet.is_discard:
             # Decoded for the frames after it, but cut away by the container's edit list.
             self.is_plain = False
-        elif packet.pts is None:
-            self.has_untimed = True
         else:
-            self.ticks.append(packet.pts)
-            self.last = max(self.last, (packet.pts, packet.duration or 0))
+            self.shown.append((packet.pts, packet.duration or 0))
 
-    @staticmethod
-    def _refuse_cut_off(path: str, container: Any, stream: Any, end_seconds: float) -> None:
-        declared = (container.duration or 0) / 1e6 + max(container.start_time or 0, 0) / 1e6
-        missing = declared - end_seconds
-        if missing > max(_MISSING_SECONDS, _MISSING_SHARE * declared):
-            raise VideoError(path, f"cut off: its header says {declared:.2f} seconds, it has {end_seconds:.2f} seconds")
+
+def _refuse_cut_off(path: str, declared_seconds: float, end_seconds: float) -> None:
+    # FFmpeg's duration leaves a late start out in some containers; counting it for all would refuse good files.
+    if declared_seconds - end_seconds > max(_MISSING_SECONDS, _MISSING_SHARE * declared_seconds):
+        raise VideoError(
+            path, f"cut off: its header says {declared_seconds:.2f} seconds, it has {end_seconds:.2f} seconds"
+        )
 
 
 def _measured(path: str, packets: _Packets) -> Scan:
     import numpy as np
 
-    ticks = np.unique(np.array(packets.ticks, np.int64))
-    if not len(ticks):
+    if not packets.shown:
         raise VideoError(path, "no frame has a time")
-    times_seconds = ticks * packets.tick_seconds
-    last_seconds = packets.last[1] * packets.tick_seconds
-    if last_seconds <= 0:
+    ticks = np.unique(np.array([pts for pts, _ in packets.shown], np.int64))
+    last_ticks = max(packets.shown)[1]
+    if last_ticks <= 0:
         # Some containers leave the last frame without a duration: it is taken to be as long as others.
-        usual = float(np.median(np.diff(times_seconds))) if len(ticks) > 1 else 0.0
-        last_seconds = usual or 1 / (packets.average_rate or 1.0)
-    start_seconds, duration_seconds = float(times_seconds[0]), float(times_seconds[-1] + last_seconds)
+        usual = float(np.median(np.diff(ticks))) if len(ticks) > 1 else 0.0
+        last_ticks = round(usual or 1 / (packets.average_rate or 1.0) / packets.tick) or 1
+    # Multiplied before the division, so that each time is the double nearest to the true one.
+    times_seconds = ticks * packets.tick.numerator / packets.tick.denominator
+    end_ticks = int(ticks[-1]) + last_ticks
     sideways = packets.rotation in (90, 270)
     info = VideoInfo(
-        duration_seconds=duration_seconds,
+        duration_seconds=float(end_ticks * packets.tick),
         num_frames=len(ticks),
-        fps=len(ticks) / (duration_seconds - start_seconds),
+        fps=float(len(ticks) / ((end_ticks - int(ticks[0])) * packets.tick)),
         width=packets.height if sideways else packets.width,
         height=packets.width if sideways else packets.height,
         rotation=packets.rotation,
         codec=packets.codec,
-        start_seconds=start_seconds,
+        start_seconds=float(times_seconds[0]),
     )
     times_seconds.setflags(write=False)
     ticks.setflags(write=False)
-    is_plain = packets.is_plain and len(ticks) == len(packets.ticks)
-    return Scan(info, times_seconds, ticks, packets.tick_seconds, is_plain)
+    is_plain = packets.is_plain and len(ticks) == len(packets.shown)
+    return Scan(info, times_seconds, ticks, float(packets.tick), is_plain)

@@ -22,4 +22,4 @@ CROP_VIDEO_SCHEMA: dict[str, Any] = {
         },
     },
 }
-"""OpenAI function schema of ``crop_video``; name and arguments as LongVT's and ParaVT's trajectories write them."""
+"""OpenAI function schema of ``crop_video``, named as LongVT's and ParaVT's trajectories name it."""

@@ -64,7 +64,7 @@ class CropWindow:
         lasts = f"the video lasts {duration_seconds:.2f} seconds"
         if not isinstance(arguments, Mapping):
             raise ToolArgumentError(
-                f"the arguments are {_shown(arguments)}; they must be an object with start_time and end_time; {lasts}"
+                f"the arguments are {_shown(arguments)}; they must be an object with start_time and end_time; " + lasts
             )
         start = _seconds(arguments, "start_time", "start", lasts)
         end = _seconds(arguments, "end_time", "end", lasts)

@@ -65,7 +65,7 @@ class ParaVTAgentLoop(AgentLoopBase):
             The main agent's trajectory with its reward.
         """
         self._sampling_params = dict(sampling_params)
-        sample = Sample.from_row(row, self.settings.video_root, self.settings.fixed_frame_budget)
+        sample = Sample.from_row(row, self.settings)
         rollout = self.rollout_config
         session = Session(
             sample=sample,

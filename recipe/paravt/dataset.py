@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from verl.utils.dataset.rl_dataset import RLHFDataset
 
+from recipe.paravt.settings import ParaVTSettings
+
 
 def without_none(value: Any) -> Any:
     """``value`` without the None entries that parquet puts into structs for keys a row does not have."""
@@ -75,12 +77,12 @@ class Sample:
     epoch: int
 
     @classmethod
-    def from_row(cls, row: Mapping[str, Any], video_root: str | None, fixed_frame_budget: int | None) -> Sample:
+    def from_row(cls, row: Mapping[str, Any], settings: ParaVTSettings) -> Sample:
         """Reads a row of ``ParaVTDataset``.
 
         Args:
-            video_root: folder for relative paths; none: the working directory.
-            fixed_frame_budget: K for training rows instead of their own. Validation rows keep theirs.
+            settings: where videos are, and K for training rows where it is not their own. Validation rows keep
+                theirs.
 
         Raises:
             ValueError: the row lacks a column or holds several videos.
@@ -92,8 +94,10 @@ class Sample:
                 raise ValueError(f"a row needs exactly one video, this one has {len(videos)}")
             video = videos[0]
             budget = int(video["nframes"])
-            if fixed_frame_budget is not None and extra_info["split"] == "train":
-                budget = fixed_frame_budget
+            is_train = extra_info["split"] == "train"
+            if settings.fixed_frame_budget is not None and is_train:
+                budget = settings.fixed_frame_budget
+            root = settings.video_root if is_train else settings.val_video_root or settings.video_root
             return cls(
                 data_source=row["data_source"],
                 question_id=str(extra_info["question_id"]),
@@ -103,7 +107,7 @@ class Sample:
                 ground_truth=str(row["reward_model"]["ground_truth"]),
                 options=tuple(extra_info["options"]) if extra_info.get("options") else None,
                 video=video["video"],
-                video_path=os.path.join(video_root, video["video"]) if video_root else video["video"],
+                video_path=os.path.join(root or "", video["video"]),
                 frame_budget=budget,
                 min_pixels=int(video["min_pixels"]),
                 max_pixels=int(video["max_pixels"]),

@@ -65,8 +65,10 @@ def check_files(config: DictConfig, settings: ParaVTSettings) -> None:
         for name in [files] if isinstance(files, str) else files:
             if "://" not in name and not Path(name).is_file():
                 raise ConfigurationError(f"data.{key}: {name} is no file; make it with python -m data_prep rl")
-    if settings.video_root is not None and not Path(settings.video_root).is_dir():
-        raise ConfigurationError(f"paravt.video_root: {settings.video_root} is no folder")
+    for name in ("video_root", "val_video_root"):
+        folder = getattr(settings, name)
+        if folder is not None and not Path(folder).is_dir():
+            raise ConfigurationError(f"paravt.{name}: {folder} is no folder")
     model = config.actor_rollout_ref.model.path
     if model.startswith(("/", ".", "~")) and not Path(model).expanduser().is_dir():
         raise ConfigurationError(f"actor_rollout_ref.model.path: {model} is no folder")

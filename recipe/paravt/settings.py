@@ -82,6 +82,7 @@ class ParaVTSettings:
         output_dir: what a run leaves is written here.
         video_root: folder that relative video paths of the parquet rows are resolved against; none: the
             working directory.
+        val_video_root: the same for validation rows; none: ``video_root``.
         forced_prefix: tokens that every assistant turn starts with; empty for none.
         fixed_frame_budget: K for every training prompt instead of the row's own; none: the row's.
         dispatch: ``parallel`` runs all calls of a turn at the same time; ``sequential`` takes one call a turn.
@@ -94,6 +95,7 @@ class ParaVTSettings:
     dry_run: bool = False
     output_dir: str = "outputs/paravt"
     video_root: str | None = None
+    val_video_root: str | None = None
     forced_prefix: str = THINK_PREFIX
     fixed_frame_budget: int | None = None
     dispatch: str = "parallel"

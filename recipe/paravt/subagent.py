@@ -11,6 +11,12 @@ from recipe.paravt.episode import Episode
 from recipe.paravt.settings import SubagentSettings
 
 
+class EmptySummary(Exception):
+    """The sub-agent's turn holds no text."""
+
+    kind = "empty_summary"
+
+
 class Subagent:
     """Answers the crop calls of one rollout.
 
@@ -47,7 +53,7 @@ class Subagent:
         Raises:
             ToolArgumentError: the arguments name no window of this video.
             VideoError: the window cannot be read.
-            ValueError: the sub-agent said nothing.
+            EmptySummary: the sub-agent said nothing.
         """
         window = CropWindow.from_arguments(call.arguments, self._duration_seconds)
         frames = await self._backend.read_frames(
@@ -65,5 +71,5 @@ class Subagent:
         self.episodes.append(episode)
         summary = turn.text.strip()
         if not summary:
-            raise ValueError("the sub-agent returned an empty summary")
+            raise EmptySummary("the sub-agent returned an empty summary")
         return summary

@@ -5,17 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from data_prep.__main__ import main
-
-
-@pytest.fixture(scope="session")
-def shapes(tmp_path_factory):
-    """Folder of ``python -m data_prep synthetic`` with 6 clips, 18 questions and 40 conversations."""
-    folder = tmp_path_factory.mktemp("shapes")
-    arguments = "--videos 6 --min-duration-seconds 20 --max-duration-seconds 30 --transcripts 40 --workers 1"
-    assert main(["synthetic", "--output", str(folder), *arguments.split()]) == 0
-    return folder
-
 
 @pytest.fixture(scope="session")
 def lines(shapes):

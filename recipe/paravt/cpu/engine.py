@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from typing import Any
 
+import torch
 from verl.workers.engine.base import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
@@ -12,6 +14,11 @@ from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 @EngineRegistry.register(model_type="language_model", backend=["fsdp", "fsdp2"], device="cpu")
 class CpuFSDPEngine(FSDPEngineWithLMHead):
     """The same engine, without moving a reference model's weights from the CPU to the CPU."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        # Ray and torchrun give a worker one OpenMP thread, whatever the machine has.
+        torch.set_num_threads(len(os.sched_getaffinity(0)))
 
     def _build_fsdp_module(self, module: Any) -> Any:
         # verl offloads every forward-only model to pinned memory, which needs a CUDA driver.

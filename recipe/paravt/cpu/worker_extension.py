@@ -5,6 +5,8 @@ vLLM imports this module in its worker before the model is built.
 
 from __future__ import annotations
 
+import os
+
 import torch
 import vllm._custom_ops
 from verl.workers.rollout.vllm_rollout.utils import vLLMColocateWorkerExtension
@@ -12,6 +14,8 @@ from verl.workers.rollout.vllm_rollout.utils import vLLMColocateWorkerExtension
 # vLLM packs linear weights for oneDNN and drops the originals; there would be nothing left to load the next
 # weights into ("parameter of size 0").
 vllm._custom_ops._supports_onednn = False
+# Ray gives a worker one OpenMP thread, whatever the machine has.
+torch.set_num_threads(len(os.sched_getaffinity(0)))
 
 
 class CpuWorkerExtension(vLLMColocateWorkerExtension):
