@@ -14,11 +14,17 @@ from paravt_tools.sizes import resized_size
 if TYPE_CHECKING:
     import numpy as np
 
-_DECORD_CODECS = frozenset({"h264", "hevc", "vp9", "av1"})
-"""Codecs whose frames decord numbers as they are shown. Measured: it mixes up those of MPEG-4 in AVI."""
+_DECORD_CODECS = frozenset({"h264", "vp9"})
+"""Codecs of which decord gives the right frames. Measured (decord2 3.4.0): after seeks in HEVC it gives wrong ones
+or fails, of MPEG-4 in AVI it gives wrong ones."""
 
 _DECORD_SUFFIXES = frozenset({".mp4", ".m4v", ".mov", ".mkv", ".webm"})
 """Containers in which decord finds frames. Measured: in MPEG-TS it finds none."""
+
+
+_NOT_DECORD_WIDTHS = frozenset({32, 96})
+"""Widths in pixels at which decord takes the padding of rows for a fourth channel. Measured for all multiples of 32
+up to 1024."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +58,8 @@ def read_frames(
     and at least one: a window without a frame of its own gives the nearest. The first frame may have begun to
     show before the window.
 
-    Frames have the size ``resized_size`` gives. decord decodes them where its numbering of the frames holds,
-    PyAV otherwise (rotated, cut by an edit list, MPEG-TS, AVI).
+    Frames have the size ``resized_size`` gives. decord decodes them where it gives the right ones, PyAV
+    otherwise (HEVC, open groups of pictures, cut by an edit list, MPEG-TS, AVI, 32 or 96 pixels wide).
 
     Args:
         num_frames: at least 1.
@@ -102,24 +108,27 @@ def _frame_numbers(scan: Scan, num_frames: int, start_seconds: float, end_second
 
 
 def _decord_images(path: str, scan: Scan, numbers: np.ndarray, height: int, width: int) -> np.ndarray | None:
-    """uint8 ``[T, height, width, 3]``; none where decord's frames are not surely those of the scan."""
+    """uint8 ``[T, height, width, 3]``; none where decord fails or its frames are not surely the right ones."""
     suffix = os.path.splitext(path)[1].lower()
-    # A rotated video comes out of decord with four channels and its rows torn.
-    if scan.info.rotation or not scan.is_plain:
+    if not scan.is_plain or scan.info.codec not in _DECORD_CODECS or suffix not in _DECORD_SUFFIXES:
         return None
-    if scan.info.codec not in _DECORD_CODECS or suffix not in _DECORD_SUFFIXES:
+    if width in _NOT_DECORD_WIDTHS:
         return None
     import decord
     import numpy as np
 
-    reader = decord.VideoReader(path, ctx=decord.cpu(0), width=width, height=height, num_threads=1)
-    if len(reader) != scan.info.num_frames:
+    try:
+        reader = decord.VideoReader(path, ctx=decord.cpu(0), width=width, height=height, num_threads=1)
+        if len(reader) != scan.info.num_frames:
+            return None
+        begins = reader.get_frame_timestamp(range(len(reader)))[:, 0].astype(np.float64)
+        # decord counts from the first frame, in float32, which holds milliseconds for some hours.
+        if np.abs(begins - begins[0] - (scan.times_seconds - scan.times_seconds[0])).max() > 2e-3:
+            return None
+        images = reader.get_batch(numbers.tolist()).asnumpy()
+    except (decord.DECORDError, RuntimeError):
+        # decord gives up on some good files; of a bad one PyAV says what is wrong.
         return None
-    begins = reader.get_frame_timestamp(range(len(reader)))[:, 0].astype(np.float64)
-    # decord counts from the first frame, in float32, which holds milliseconds for some hours.
-    if np.abs(begins - begins[0] - (scan.times_seconds - scan.times_seconds[0])).max() > 2e-3:
-        return None
-    images = reader.get_batch(numbers.tolist()).asnumpy()
     return images if images.shape[1:] == (height, width, 3) else None
 
 
@@ -136,11 +145,14 @@ def _av_images(path: str, scan: Scan, numbers: np.ndarray, height: int, width: i
     stored_height, stored_width = (width, height) if turns % 2 else (height, width)
     wanted: dict[int, Any] = dict.fromkeys(scan.ticks[numbers].tolist())
     first, last = min(wanted), max(wanted)
+    # Seeking goes by the order in the file, where a later keyframe may stand before a frame: name the right one.
+    keys = scan.key_ticks[scan.key_ticks <= first]
+    begin = int(keys[-1]) if len(keys) else first
     for seek in (True, False):
         with av.open(path, metadata_errors="replace") as container:
             stream = container.streams.video[0]
             if seek:
-                container.seek(first, stream=stream, backward=True)
+                container.seek(begin, stream=stream, backward=True)
             for frame in container.decode(stream):
                 if frame.pts is None:
                     continue

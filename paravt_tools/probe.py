@@ -60,13 +60,16 @@ class Scan:
     Attributes:
         times_seconds: float64 ``[num_frames]``, rising; presentation times.
         ticks: int64 ``[num_frames]``; the same in the stream's time base.
+        key_ticks: int64, rising; where a decoder can begin.
         tick_seconds: the time base.
-        is_plain: whether each packet is one shown frame, as decord takes for granted.
+        is_plain: whether each packet is one shown frame, and no frame after a keyframe in the file is shown
+            before it; decord takes both for granted.
     """
 
     info: VideoInfo
     times_seconds: np.ndarray
     ticks: np.ndarray
+    key_ticks: np.ndarray
     tick_seconds: float
     is_plain: bool
 
@@ -100,13 +103,12 @@ def scan_video(path: str | os.PathLike[str]) -> Scan:
 
 @contextmanager
 def video_errors(path: str) -> Iterator[None]:
-    """Turns what PyAV and decord raise for a file into ``VideoError``."""
+    """Turns what PyAV raises for a file into ``VideoError``."""
     import av
 
     try:
         yield
-    # decord raises RuntimeError and its subclass DECORDError; FFmpegError has OSError's text, with the path.
-    except (av.FFmpegError, OSError, RuntimeError) as error:
+    except (av.FFmpegError, OSError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise VideoError(path, " ".join(reason.split())[:200] or type(error).__name__) from error
 
@@ -135,7 +137,7 @@ class _Packets:
         self.tick = Fraction(stream.time_base)
         self.average_rate = float(stream.average_rate or 0)
         self.is_plain = True
-        self._key_ticks: list[int] = []
+        self.key_ticks: list[int] = []
         # Presentation time and duration of each shown frame, in ticks.
         self.shown: list[tuple[int, int]] = []
         has_times, end_seconds = True, 0.0
@@ -162,16 +164,19 @@ class _Packets:
             self.shown = [(frame.pts, frame.duration or 0) for frame in container.decode(stream)]
             self.shown = [(pts, duration) for pts, duration in self.shown if pts is not None]
             self.is_plain = False
-        elif self._key_ticks and min(self.shown, default=(self._key_ticks[0], 0))[0] < self._key_ticks[0]:
+        elif self.key_ticks and min(self.shown, default=(self.key_ticks[0], 0))[0] < self.key_ticks[0]:
             # A recording cut in the middle: what comes before the first keyframe cannot be decoded.
-            self.shown = [(pts, duration) for pts, duration in self.shown if pts >= self._key_ticks[0]]
+            self.shown = [(pts, duration) for pts, duration in self.shown if pts >= self.key_ticks[0]]
             self.is_plain = False
 
     def _add(self, packet: Any) -> None:
         if packet.pts is None:
             return
         if packet.is_keyframe:
-            self._key_ticks.append(packet.pts)
+            self.key_ticks.append(packet.pts)
+        elif self.key_ticks and packet.pts < self.key_ticks[-1]:
+            # An open group of pictures: such frames do not decode after a seek to their keyframe.
+            self.is_plain = False
         if packet.is_discard:
             # Decoded for the frames after it, but cut away by the container's edit list.
             self.is_plain = False
@@ -215,4 +220,6 @@ def _measured(path: str, packets: _Packets) -> Scan:
     times_seconds.setflags(write=False)
     ticks.setflags(write=False)
     is_plain = packets.is_plain and len(ticks) == len(packets.shown)
-    return Scan(info, times_seconds, ticks, float(packets.tick), is_plain)
+    key_ticks = np.unique(np.array(packets.key_ticks, np.int64))
+    key_ticks.setflags(write=False)
+    return Scan(info, times_seconds, ticks, key_ticks, float(packets.tick), is_plain)

@@ -8,8 +8,8 @@ import pytest
 
 HEIGHT, WIDTH, NUM_BITS = 96, 128, 8
 H264 = ["-c:v", "libx264", "-pix_fmt", "yuv420p", "-preset", "ultrafast", "-bf", "2", "-g", "250"]
-# 30 frames of 0.1 s, then 30 of 0.4 s.
-CHANGING_RATE = ["-vf", "setpts='if(lt(N,30),N*0.1,3+(N-30)*0.4)/TB'", "-fps_mode", "vfr"]
+# 30 frames of 0.1 s, then 30 of 0.4 s. A tick of the raw input is 0.1 s.
+CHANGING_RATE = ["-vf", "setpts='if(lt(N,30),N,4*N-90)'", "-fps_mode", "vfr"]
 
 
 def barcode(num_frames):
@@ -95,6 +95,9 @@ def videos(make_video, plain, tmp_path_factory):
         "late matroska": make_video("late.mkv", *late),
         "late transport stream": make_video("late.ts", *late),
         "avi": make_video("plain.avi", "-c:v", "mpeg4", "-bf", "2", "-q:v", "2"),
+        "hevc": make_video(
+            "plain265.mp4", "-c:v", "libx265", "-x265-params", "log-level=none:keyint=20", "-pix_fmt", "yuv420p"
+        ),
         "vp9": make_video("plain.webm", "-c:v", "libvpx-vp9", "-deadline", "realtime", "-cpu-used", "8"),
         "cut by an edit list": folder / "cut.mp4",
         "longer sound": folder / "sound.mp4",

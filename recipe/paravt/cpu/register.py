@@ -16,8 +16,7 @@ def _load_replica() -> type:
 def register_cpu_backend() -> None:
     """Selects our replica, adapter and process-group backend.
 
-    ``_ROLLOUT_REGISTRY`` is private and the process-group function has no registry: both are listed in
-    ``verl_adapter.VERL_TOUCHPOINTS``, whose test fails when verl changes them.
+    ``_ROLLOUT_REGISTRY`` is private and the process-group function has no registry; verl offers no other way.
     """
     initialize = verl.utils.distributed.initialize_global_process_group_ray
     if not getattr(initialize, "paravt_gloo", False):
