@@ -15,7 +15,7 @@ STEPS=${STEPS:-24}
 OUTPUT_DIR=${OUTPUT_DIR:-outputs/$NAME}
 ARM=${ARM:-para_grpo}                 # a file of recipe/paravt/config: para_grpo, vanilla_grpo
 SEED=${SEED:-0}
-SFT_STEPS=${SFT_STEPS:-160}
+SFT_STEPS=${SFT_STEPS:-120}
 TRAIN_VIDEOS=${TRAIN_VIDEOS:-160}
 VAL_VIDEOS=${VAL_VIDEOS:-8}
 DRY_RUN=${DRY_RUN:-0}                 # 1: compose and validate the RL configuration, print it, stop
@@ -43,7 +43,7 @@ stage() {
 make_data() {
   rm -rf "$DATA"
   $PYTHON -m data_prep synthetic --output "$DATA/train" --videos "$TRAIN_VIDEOS" --seed "$SEED" \
-    --min-duration-seconds 30 --max-duration-seconds 60 --transcripts $((SFT_STEPS * 16))
+    --min-duration-seconds 30 --max-duration-seconds 60 --transcripts $((SFT_STEPS * 7))
   $PYTHON -m data_prep synthetic --output "$DATA/val" --videos "$VAL_VIDEOS" --seed $((SEED + 1000)) \
     --min-duration-seconds 30 --max-duration-seconds 60
   $PYTHON -m data_prep rl --annotations "$DATA/train/annotations.jsonl" --output "$DATA/train/rl" \
@@ -73,12 +73,12 @@ exec $PYTHON -m recipe.paravt.main --config-name "$ARM" device=cpu \
   "paravt.video_root=$DATA/train" "paravt.val_video_root=$DATA/val" \
   "paravt.output_dir=$OUTPUT_DIR" \
   "paravt.dry_run=$([ "$DRY_RUN" = 1 ] && echo true || echo false)" \
-  paravt.max_new_tokens=160 paravt.subagent.max_new_tokens=64 \
-  data.train_batch_size=8 data.dataloader_num_workers=0 data.max_prompt_length=2048 data.max_response_length=1024 \
+  paravt.max_turns=2 paravt.max_new_tokens=128 paravt.subagent.max_new_tokens=48 \
+  data.train_batch_size=4 data.dataloader_num_workers=0 data.max_prompt_length=2048 data.max_response_length=1024 \
   actor_rollout_ref.rollout.n=4 actor_rollout_ref.rollout.max_model_len=4096 \
   actor_rollout_ref.actor.optim.lr=1.0e-4 \
-  actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=8 \
-  actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=8 \
-  actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=8 \
+  actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2 \
+  actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=2 \
+  actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=2 \
   "trainer.total_training_steps=$STEPS" trainer.total_epochs=100 trainer.save_freq=8 trainer.test_freq=-1 \
   "$@"

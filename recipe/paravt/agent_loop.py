@@ -44,7 +44,8 @@ class ParaVTAgentLoop(AgentLoopBase):
         super().__init__(*args, **kwargs)
         self.settings = ParaVTSettings.from_config(verl_adapter.to_container(self.config.paravt))
         # Plain containers: the processor takes entries out of what it is given, which OmegaConf refuses.
-        self.mm_processor_kwargs = verl_adapter.to_container(self.mm_processor_kwargs)
+        kwargs_node: Any = self.mm_processor_kwargs  # type: ignore[has-type]
+        self.mm_processor_kwargs = verl_adapter.to_container(kwargs_node)
         self.continuous_token_builder = verl_adapter.token_builder(
             self.tokenizer, self.processor, self.mm_processor_kwargs
         )

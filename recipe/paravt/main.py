@@ -11,7 +11,7 @@ import sys
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import hydra
 from omegaconf import DictConfig, OmegaConf, open_dict
@@ -38,7 +38,9 @@ def check_configuration(config: DictConfig) -> ParaVTSettings:
         ConfigurationError: with the key, what it is and what it must be.
     """
     try:
-        settings = ParaVTSettings.from_config(OmegaConf.to_container(config.paravt, resolve=True))
+        settings = ParaVTSettings.from_config(
+            cast("dict[str, Any]", OmegaConf.to_container(config.paravt, resolve=True))
+        )
     except ValueError as error:
         raise ConfigurationError(str(error)) from None
     rollout = config.actor_rollout_ref.rollout

@@ -108,6 +108,7 @@ class Session:
             await self._start_blank()
             raise SessionFailure("video", str(error)) from error
         self.overview_frames = len(frames.timestamps_seconds)
+        assert frames.info is not None  # frames of a file have it
         episode = await self._new_episode(frames)
         if len(episode.prompt_ids) > self.limits.prompt:
             length = len(episode.prompt_ids)

@@ -137,7 +137,7 @@ class ParaVTSettings:
         return _build(cls, config, "paravt")
 
 
-def _build(cls: type, values: Mapping[str, Any], path: str) -> Any:
+def _build(cls: Any, values: Mapping[str, Any], path: str) -> Any:
     hints = get_type_hints(cls)
     unknown = sorted(set(values) - set(hints))
     if unknown:

@@ -72,7 +72,7 @@ def build_tokenizer(texts: Iterable[str], vocab_size: int) -> Any:
 
     Args:
         texts: what to train on; added tokens in it are cut out, since the BPE never sees them.
-        vocab_size: most ids wanted, added tokens included. Texts that run out of pairs that occur twice
+        vocab_size: most ids wanted, added tokens included. Texts that run out of pairs
             give fewer.
 
     Returns:
@@ -100,7 +100,7 @@ def build_tokenizer(texts: Iterable[str], vocab_size: int) -> Any:
     bpe.normalizer, bpe.pre_tokenizer = qwen.normalizer, qwen.pre_tokenizer
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size - len(added),
-        min_frequency=2,
+        min_frequency=1,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )

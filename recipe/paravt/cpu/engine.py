@@ -22,7 +22,7 @@ class CpuFSDPEngine(FSDPEngineWithLMHead):
 
     def _build_fsdp_module(self, module: Any) -> Any:
         # verl offloads every forward-only model to pinned memory, which needs a CUDA driver.
-        config = self.engine_config
+        config: Any = self.engine_config  # type: ignore[has-type]
         self.engine_config = dataclasses.replace(config, forward_only=False)
         try:
             return super()._build_fsdp_module(module)

@@ -40,4 +40,5 @@ class CpuServerAdapter(ServerAdapter):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self.zmq_handle = self.zmq_handle.replace(ray.get_runtime_context().get_job_id(), run_id())
+        handle: str = self.zmq_handle  # type: ignore[has-type]
+        self.zmq_handle = handle.replace(ray.get_runtime_context().get_job_id(), run_id())
