@@ -1,0 +1,79 @@
+"""The real command, two steps: verl's V1 trainer, FSDP, a vLLM server, Ray, decord, TensorBoard, on video files."""
+
+import subprocess
+
+import pytest
+import torch
+from transformers import AutoModelForImageTextToText, AutoProcessor
+
+pytestmark = pytest.mark.train
+
+STEP_METRICS = (
+    "format_reward format_reward_reference format_base tool_calls_per_rollout executed_calls_per_rollout "
+    "malformed_rollouts accuracy overview_frames failed_sessions"
+)
+
+
+@pytest.fixture(scope="module")
+def run(training_command, run_files, tmp_path_factory):
+    output_dir = tmp_path_factory.mktemp("run")
+    overrides = ["trainer.total_training_steps=2", "trainer.save_freq=2", "trainer.test_freq=2"]
+    log = output_dir / "log.txt"
+    with log.open("w") as file:
+        command = training_command(output_dir, *overrides)
+        code = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, timeout=540, cwd="/").returncode
+    assert code == 0, log.read_text()[-6000:]
+    return run_files(output_dir)
+
+
+def test_the_metrics_of_every_step_are_there(run):
+    assert [line["step"] for line in run.metrics] == [1, 2]
+    for line in run.metrics:
+        assert {f"paravt/{name}" for name in STEP_METRICS.split()} <= line.keys()
+        assert {"paravt/K=4/accuracy", "paravt/K=8/accuracy"} & line.keys()
+        assert line["paravt/failed_sessions"] == 0
+    assert "paravt/val/synthetic/accuracy" in run.metrics[1] and "val-core/synthetic/acc/mean@1" in run.metrics[1]
+
+
+def test_vllm_and_the_trainer_agree_on_the_probabilities(run):
+    for line in run.metrics:
+        assert line["training/rollout_probs_diff_max"] > 0
+        assert line["training/rollout_probs_diff_mean"] < 1e-2
+
+
+def test_every_rollout_is_readable(run):
+    for step in (1, 2):
+        rollouts = run.rollouts(step)
+        assert len(rollouts) == 24
+        groups = {}
+        for rollout in rollouts:
+            groups.setdefault(rollout["group"], []).append(rollout)
+            assert rollout["overview_frames"] == rollout["frame_budget"] in (4, 8)
+            assert rollout["turns"][0]["text"].startswith("<think>\n")
+        assert len(groups) == 12
+        for members in groups.values():
+            assert len({(m["question_id"], m["frame_budget"], m["num_prompt_tokens"]) for m in members}) == 1
+
+
+def test_the_real_clip_was_trained_on(run):
+    assert any(rollout["video"] == "real.mp4" for step in (1, 2) for rollout in run.rollouts(step))
+
+
+def test_the_weights_load_in_the_precision_trained_in_and_have_moved(run, tiny_model):
+    folder = run.folder / "checkpoints" / "global_step_2" / "actor" / "huggingface"
+    model = AutoModelForImageTextToText.from_pretrained(folder)
+    AutoProcessor.from_pretrained(folder)
+    before = AutoModelForImageTextToText.from_pretrained(tiny_model).state_dict()
+    after = model.state_dict()
+    assert {value.dtype for value in after.values()} == {torch.float32}
+    assert any(not torch.equal(before[name], after[name]) for name in before)
+
+
+def test_tensorboard_has_the_events_and_the_log_the_table(run):
+    assert list((run.folder / "tensorboard").rglob("events.out.tfevents.*"))
+    log = (run.folder / "log.txt").read_text()
+    assert "format reward f_τ" in log and "steps 1 to 2, 0 failed sessions" in log
+
+
+def test_no_process_is_left(run):
+    assert run.processes() == []
