@@ -35,7 +35,7 @@ class Turn:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "executed", tuple(self.executed))
-        if len(self.executed) > len(self.structure.calls):
+        if self.executed and len(self.executed) > len(self.structure.calls):
             raise ValueError(
                 f"{len(self.executed)} executed flags for {len(self.structure.calls)} calls in {self.text[:80]!r}"
             )
@@ -44,6 +44,13 @@ class Turn:
     def structure(self) -> TurnStructure:
         """Tags, thinking, answers and calls."""
         return parse_turn(self.text)
+
+    @classmethod
+    def _of(cls, text: str, executed: tuple[bool, ...], structure: TurnStructure) -> Turn:
+        """A turn whose text has been parsed already."""
+        turn = object.__new__(cls)
+        turn.__dict__.update(text=text, executed=executed, structure=structure)
+        return turn
 
     def __getstate__(self) -> dict[str, object]:
         return {"text": self.text, "executed": self.executed}
@@ -132,15 +139,15 @@ def _turn(part: _Part, forced_prefix: str) -> Turn:
     text = part.text
     if forced_prefix and not text.startswith(forced_prefix.rstrip()):
         text = forced_prefix + text
-    turn = Turn(text)
-    if not part.responses or not turn.structure.calls:
-        return turn
+    structure = parse_turn(text)
+    calls, errors = structure.calls, structure.errors
+    if not part.responses or not calls:
+        return Turn._of(text, (), structure)
     done = [not response.lstrip().startswith(ERROR_PREFIX) for response in part.responses]
-    calls, errors = turn.structure.calls, turn.structure.errors
     if errors and len(done) == len(calls) + len(errors):
         spans = sorted([(call.span, True) for call in calls] + [(error.span, False) for error in errors])
         done = [flag for flag, (_, is_call) in zip(done, spans, strict=True) if is_call]
-    return Turn(text, tuple(done[: len(calls)]))
+    return Turn._of(text, tuple(done[: len(calls)]), structure)
 
 
 def _read_responses(text: str, position: int) -> tuple[list[str], int]:

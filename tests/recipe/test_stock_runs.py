@@ -45,8 +45,8 @@ if __name__ == "__main__":
     ctypes.CDLL(None).prctl(2, ctypes.byref(death))  # PR_GET_PDEATHSIG
     assert death.value == 0, "the plug-in changed a process of a stock run"
     from vllm import LLM, SamplingParams
-    text_only = {{"image": 0}}
-    llm = LLM({str(tiny_model)!r}, dtype="float32", enforce_eager=True, max_model_len=256, limit_mm_per_prompt=text_only)
+    options = dict(dtype="float32", enforce_eager=True, max_model_len=256, limit_mm_per_prompt={{"image": 0}})
+    llm = LLM({str(tiny_model)!r}, **options)
     (output,) = llm.generate(["You answer"], SamplingParams(max_tokens=4, temperature=0))
     assert len(output.outputs[0].token_ids) == 4
     print("served")
