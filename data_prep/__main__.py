@@ -54,7 +54,14 @@ def _add_synthetic(commands: argparse._SubParsersAction) -> None:
         "--transcripts",
         type=_positive,
         metavar="N",
-        help="also write OUTPUT/sft-00000.parquet: N conversations of a main agent, and one for each crop",
+        help="also write OUTPUT/sft-00000.parquet: N conversations of a main agent, a sub-agent's for each that crops",
+    )
+    parser.add_argument(
+        "--frame-budgets",
+        type=_budgets,
+        default=FRAME_BUDGETS,
+        metavar="K,K,…",
+        help=f"overview frames of the conversations (default: {','.join(map(str, FRAME_BUDGETS))})",
     )
     parser.add_argument(
         "--tool-share", type=_share, default=0.8, metavar="P", help="share of those that crop (default: 0.8)"
@@ -84,7 +91,9 @@ def _synthetic(arguments: argparse.Namespace) -> int:
         f"{len(clips)} videos, {seconds:.0f} s in all, {len(asked)} questions: {arguments.output / 'annotations.jsonl'}"
     )
     if arguments.transcripts:
-        rows = cold_start_rows(asked, arguments.transcripts, arguments.tool_share, settings.seed)
+        rows = cold_start_rows(
+            asked, arguments.transcripts, arguments.tool_share, settings.seed, arguments.frame_budgets
+        )
         path = write_cold_start(rows, arguments.output)
         main = [row for row in rows if row["agent"] == "main"]
         calling = sum(len(row["messages"]) > 2 for row in main)

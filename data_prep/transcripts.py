@@ -30,7 +30,10 @@ from reward_fns.grammar import ToolCall, render_tool_call
 
 TOOL_NAME = "crop_video"
 NOTHING_VISIBLE = "nothing visible"
-_WINDOW_COUNTS = (2, 3, 4)
+_WINDOW_COUNTS = (2, 3)
+_ASKED_FOR = {"oe": "what", "mcq": "which", "tvg": "when"}
+"""How an agent's thinking begins. It makes the rest depend on a word close by, which is what a model of a few million
+parameters learns in some minutes."""
 _SUBAGENT_MAX_FRAMES = 16
 """At one frame a second, as published (arXiv 2605.20342)."""
 
@@ -110,10 +113,11 @@ def _find(seen: Sequence[Sighting], event: Event) -> Sighting | None:
 
 
 def _thinking(question: Question, seen: Sighting) -> str:
+    asked_for = _ASKED_FOR[question.question_type]
     if question.options is None:
-        return seen.text
+        return f"{asked_for}: {seen.text}"
     letter = OPTION_LETTERS[question.options.index(seen.event.colour)]
-    return f"{seen.text}. {letter}. {seen.event.colour}"
+    return f"{asked_for}: {seen.text}. {letter}. {seen.event.colour}"
 
 
 def _answer(question: Question, seen: Sighting) -> str:
@@ -127,12 +131,12 @@ def _final_turn(question: Question, seen: Sighting) -> dict[str, str]:
     return {"role": "assistant", "content": text}
 
 
-def _calling_turn(windows: Sequence[Window]) -> dict[str, str]:
+def _calling_turn(question_type: str, windows: Sequence[Window]) -> dict[str, str]:
     calls = [
         ToolCall(TOOL_NAME, {"start_time": window.start_seconds, "end_time": window.end_seconds}) for window in windows
     ]
     rendered = "\n".join(render_tool_call(call) for call in calls)
-    thinking = f"watch {len(windows)} parts"
+    thinking = f"{_ASKED_FOR[question_type]}: watch {len(windows)} parts"
     return {"role": "assistant", "content": f"<think>\n{thinking}</think>\n{rendered}"}
 
 
@@ -155,13 +159,15 @@ def _row(
     return {"agent": agent, "question_id": question.question_id, "videos": [video], "messages": messages}
 
 
-def _direct_rows(clip: Clip, question: Question, rng: random.Random) -> list[dict[str, Any]] | None:
+def _direct_rows(
+    clip: Clip, question: Question, frame_budgets: Sequence[int], rng: random.Random
+) -> list[dict[str, Any]] | None:
     """A main agent that answers from its overview; none where no budget's frames show the event.
 
     "When" is answered from two frames or more: one frame bounds an event on neither side.
     """
     least = 2 if question.question_type == "tvg" else 1
-    for num_frames in rng.sample(FRAME_BUDGETS, len(FRAME_BUDGETS)):
+    for num_frames in rng.sample(frame_budgets, len(frame_budgets)):
         seen = _find(sightings(clip.events, _times(clip, num_frames)), question.event)
         if seen is not None and seen.num_frames >= least:
             user = {"role": "user", "content": user_content(question.text, question.options)}
@@ -169,9 +175,11 @@ def _direct_rows(clip: Clip, question: Question, rng: random.Random) -> list[dic
     return None
 
 
-def _tool_rows(clip: Clip, question: Question, rng: random.Random) -> list[dict[str, Any]] | None:
-    """A main agent that crops, then its sub-agents; none where no windows show the event."""
-    num_frames = rng.choice(FRAME_BUDGETS)
+def _tool_rows(
+    clip: Clip, question: Question, frame_budgets: Sequence[int], rng: random.Random
+) -> list[dict[str, Any]] | None:
+    """A main agent that crops, and one of its sub-agents; none where no windows show the event."""
+    num_frames = rng.choice(frame_budgets)
     for count in rng.sample(_WINDOW_COUNTS, len(_WINDOW_COUNTS)):
         windows = equal_windows(clip.duration_seconds, count)
         seen = [sightings(clip.events, _times(clip, window.num_frames, window)) for window in windows]
@@ -187,30 +195,26 @@ def _tool_rows(clip: Clip, question: Question, rng: random.Random) -> list[dict[
             None,
             [
                 {"role": "user", "content": user_content(question.text, question.options)},
-                _calling_turn(windows),
+                _calling_turn(question.question_type, windows),
                 *({"role": "tool", "content": summary} for summary in summaries),
                 _final_turn(question, wanted),
             ],
         )
         asked = {"role": "user", "content": user_content(question.text, None)}
-        return [main] + [
-            _row(
-                "subagent",
-                question,
-                clip,
-                window.num_frames,
-                window,
-                [asked, {"role": "assistant", "content": summary}],
-            )
-            for window, summary in zip(windows, summaries, strict=True)
-        ]
+        window, summary = rng.choice(list(zip(windows, summaries, strict=True)))
+        said = {"role": "assistant", "content": summary}
+        return [main, _row("subagent", question, clip, window.num_frames, window, [asked, said])]
     return None
 
 
 def cold_start_rows(
-    asked: Sequence[tuple[Clip, Question]], num_conversations: int, tool_share: float, seed: int
+    asked: Sequence[tuple[Clip, Question]],
+    num_conversations: int,
+    tool_share: float,
+    seed: int,
+    frame_budgets: Sequence[int] = FRAME_BUDGETS,
 ) -> list[dict[str, Any]]:
-    """Rows of ``sft_schema``: ``num_conversations`` of a main agent and those of their sub-agents, shuffled.
+    """Rows of ``sft_schema``: ``num_conversations`` of a main agent, and a sub-agent's for each that crops, shuffled.
 
     Args:
         asked: the questions, taken in turn as often as needed, each time with a frame budget and windows of
@@ -232,7 +236,7 @@ def cold_start_rows(
             clip, question = asked[turn % len(asked)]
             rng = random.Random(keyed_hash(seed, "transcript", turn))
             turn += 1
-            made = make(clip, question, rng)
+            made = make(clip, question, frame_budgets, rng)
             if made is not None:
                 break
         else:
@@ -262,8 +266,8 @@ def vocabulary_texts() -> list[str]:
 def _vocabulary() -> Iterator[str]:
     rng = random.Random(keyed_hash(0, "vocabulary"))
     yield NOTHING_VISIBLE
-    for count in _WINDOW_COUNTS:
-        yield _calling_turn(equal_windows(97.5, count))["content"]
+    for question_type, count in itertools.product(_ASKED_FOR, _WINDOW_COUNTS):
+        yield _calling_turn(question_type, equal_windows(97.5, count))["content"]
     before: list[Sighting] = []
     for colour, shape, position in itertools.product(COLOURS, SHAPES, POSITIONS):
         start = rng.randrange(1000) / 10

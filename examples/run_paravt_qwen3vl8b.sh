@@ -16,17 +16,16 @@ MODEL=${MODEL:-Qwen/Qwen3-VL-8B-Instruct}        # better: its cold start, see t
 TRAIN_FILES=${TRAIN_FILES:-data/rl-epoch0-00000.parquet}   # of `python -m data_prep rl`; several: [a,b]
 VAL_FILES=${VAL_FILES:-data/val/rl-epoch0-00000.parquet}
 VIDEO_ROOT=${VIDEO_ROOT:-data}                   # folder that the rows' video paths are relative to
-OUTPUT_DIR=${OUTPUT_DIR:-outputs/$NAME}
 ARM=${ARM:-para_grpo}                            # a file of recipe/paravt/config: para_grpo, vanilla_grpo
+OUTPUT_DIR=${OUTPUT_DIR:-outputs/$NAME$([ "$ARM" = para_grpo ] || echo "-$ARM")}
 GPUS_PER_NODE=${GPUS_PER_NODE:-8}
 NNODES=${NNODES:-1}
 RAY_ADDRESS=${RAY_ADDRESS:-local}                # an existing cluster's address for several nodes
 DRY_RUN=${DRY_RUN:-0}
 # -------------------------------------------------------------------------------------------------------------
 
-cd "$ROOT"
-bash requirements/setup_venv.sh
-exec .venv/bin/python -m recipe.paravt.main --config-name "$ARM" \
+bash "$ROOT/requirements/setup_venv.sh"
+exec "$ROOT/.venv/bin/python" -m recipe.paravt.main --config-name "$ARM" \
   "actor_rollout_ref.model.path=$MODEL" \
   "data.train_files=$TRAIN_FILES" \
   "data.val_files=$VAL_FILES" \

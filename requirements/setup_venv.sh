@@ -2,10 +2,10 @@
 # Makes .venv in the checkout and installs everything into it. Safe to run again: it does nothing when the
 # environment is already what the requirement files ask for, and goes on where an interrupted run stopped.
 #
-#   bash requirements/setup_venv.sh          on a machine with an NVIDIA GPU: gpu, else cpu
-#   bash requirements/setup_venv.sh cpu|gpu
+#   bash requirements/setup_venv.sh          what is there; else, on a machine with an NVIDIA GPU, gpu; else cpu
+#   bash requirements/setup_venv.sh cpu|gpu  this one; an environment of the other kind is made anew
 #
-# PYTHON names the interpreter (default: the first of python3.11, python3.12, python3.10 on the PATH).
+# PYTHON names the interpreter (default: the first of python3.11, python3.12 on the PATH; the pins need one of them).
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
@@ -13,7 +13,9 @@ cd "$root"
 say() { printf '[setup] %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
 
+stamp=.venv/.paravt-setup
 kind=${1:-}
+if [ -z "$kind" ] && [ -f "$stamp" ]; then read -r kind _ <"$stamp" || true; fi
 if [ -z "$kind" ]; then
   if nvidia-smi >/dev/null 2>&1; then kind=gpu; else kind=cpu; fi
 fi
@@ -21,14 +23,14 @@ case "$kind" in cpu | gpu) ;; *) die "unknown kind '$kind': use cpu or gpu" ;; e
 
 python=${PYTHON:-}
 if [ -z "$python" ]; then
-  for name in python3.11 python3.12 python3.10; do
+  for name in python3.11 python3.12; do
     # A version manager's shim is on the PATH also for versions that are not there: ask it to run.
     if "$name" -c 'import venv' >/dev/null 2>&1; then python=$name && break; fi
   done
 fi
-[ -n "$python" ] || die "no Python 3.10, 3.11 or 3.12 with the venv module found; set PYTHON to one"
-"$python" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 12))' ||
-  die "$python is $("$python" -V 2>&1); Python 3.10, 3.11 or 3.12 is needed"
+[ -n "$python" ] || die "no Python 3.11 or 3.12 with the venv module found; set PYTHON to one"
+"$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' ||
+  die "$python is $("$python" -V 2>&1); Python 3.11 or 3.12 is needed"
 
 # Two runs in one checkout must not install at the same time: the second waits for the first.
 exec 9>"$root/.venv.lock"
@@ -37,7 +39,6 @@ if ! flock -n 9; then
   flock 9
 fi
 
-stamp=.venv/.paravt-setup
 # The checkout's path belongs to it: a moved or copied environment points at the old place.
 wanted="$kind $root $("$python" -V 2>&1) $(cat requirements/*.txt requirements/setup_venv.sh requirements/vllm_metadata/pyproject.toml setup.py | sha256sum | cut -d' ' -f1)"
 if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && .venv/bin/python -c '' 2>/dev/null; then
@@ -45,12 +46,18 @@ if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && .venv/bin/python -c '
 fi
 
 started=$SECONDS
-say "setting up .venv for $kind with $("$python" -V 2>&1) (a new one takes some minutes and about 8 GB)"
+say "setting up .venv for $kind with $("$python" -V 2>&1) (a new one takes some minutes and about 7 GB)"
+# The two kinds hold distributions that pip takes for each other's (vllm 0.24.0 and 0.24.0+cpu).
+if [ -f .venv/.paravt-kind ] && [ "$(cat .venv/.paravt-kind)" != "$kind" ]; then
+  say "the environment that is there is of another kind; making it anew"
+  rm -rf .venv
+fi
 rm -f "$stamp"
 if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
   say "creating .venv"
   "$python" -m venv --clear .venv
 fi
+printf '%s' "$kind" >.venv/.paravt-kind
 pip() { .venv/bin/python -m pip --disable-pip-version-check install --quiet --progress-bar off "$@"; }
 
 say "1/4 torch"

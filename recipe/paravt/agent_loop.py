@@ -51,6 +51,7 @@ class ParaVTAgentLoop(AgentLoopBase):
         )
         self._decoder = _shared_decoder(self.tokenizer)
         self._end_of_turn_id = self.tokenizer.convert_tokens_to_ids("<|im_end|>")
+        self._media_ids = {self.processor.image_token_id, self.processor.video_token_id}
         self._sampling_params: dict[str, Any] = {}
         self._generate_seconds = 0.0
         self._weight_versions: list[int] = []
@@ -81,8 +82,8 @@ class ParaVTAgentLoop(AgentLoopBase):
         )
         await session.run()
         if session.episode is None:
-            # Not even the blank prompt could be made: the processor or the tokenizer is broken, and every
-            # session will end here. This is a fault of the run, not of a rollout.
+            # Not even the blank prompt could be made: the processor or the tokenizer is broken. This is a fault of
+            # the run, not of a rollout.
             raise RuntimeError(f"no prompt could be made for {sample.question_id}: {session.failure}")
         return self._output(session, session.episode, row)
 
@@ -139,6 +140,9 @@ class ParaVTAgentLoop(AgentLoopBase):
         if output.stop_reason == "aborted" or not output.token_ids:
             raise SessionFailure("generation", f"nothing was sampled (stop reason {output.stop_reason})")
         self._weight_versions.append(int(output.extra_fields.get("global_steps") or 0))
+        if self._media_ids.intersection(output.token_ids):
+            # The ids would stand for images that are not there, for the server and for the trainer.
+            raise SessionFailure("media_token", "the model sampled a placeholder of an image or a video")
         return Sampled(list(output.token_ids), list(output.log_probs))
 
     def _output(self, session: Session, episode: Episode, row: dict[str, Any]) -> AgentLoopOutput:

@@ -59,6 +59,7 @@ class Sample:
         video_path: where the file is, resolved.
         frame_budget: K, the overview frames that were drawn for this prompt.
         split: ``train`` or ``val``.
+        duration_seconds: of the video, where the row says it; answers in per cent need it.
     """
 
     data_source: str
@@ -75,6 +76,7 @@ class Sample:
     max_pixels: int
     split: str
     epoch: int
+    duration_seconds: float | None = None
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any], settings: ParaVTSettings) -> Sample:
@@ -113,6 +115,7 @@ class Sample:
                 max_pixels=int(video["max_pixels"]),
                 split=extra_info["split"],
                 epoch=int(extra_info.get("epoch", 0)),
+                duration_seconds=extra_info.get("duration_seconds"),
             )
         except KeyError as error:
             raise ValueError(f"the row has no {error}; rows are made by python -m data_prep rl") from error

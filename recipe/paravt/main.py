@@ -48,11 +48,20 @@ def check_configuration(config: DictConfig) -> ParaVTSettings:
         raise ConfigurationError("actor_rollout_ref.rollout.calculate_log_probs must be true")
     if not config.trainer.use_v1 or config.trainer.v1.trainer_mode != "para_grpo":
         raise ConfigurationError("the recipe needs trainer.use_v1=true and trainer.v1.trainer_mode=para_grpo")
-    if rollout.prompt_length + rollout.response_length > rollout.max_model_len:
+    if rollout.max_model_len and rollout.prompt_length + rollout.response_length > rollout.max_model_len:
         raise ConfigurationError(
             f"data.max_prompt_length {rollout.prompt_length} + data.max_response_length {rollout.response_length} "
             f"is above actor_rollout_ref.rollout.max_model_len {rollout.max_model_len}"
         )
+    for key, frames in (
+        ("paravt.fixed_frame_budget", settings.fixed_frame_budget or 0),
+        ("paravt.subagent.max_frames", settings.subagent.max_frames),
+    ):
+        if frames > rollout.limit_images:
+            raise ConfigurationError(
+                f"{key} is {frames}, more images than vLLM takes: raise actor_rollout_ref.rollout.limit_images "
+                f"({rollout.limit_images})"
+            )
     return settings
 
 
@@ -63,9 +72,9 @@ def check_files(config: DictConfig, settings: ParaVTSettings) -> None:
         ConfigurationError: with the path.
     """
     for key in ("train_files", "val_files"):
-        files = config.data[key]
+        files = config.data[key] or []
         for name in [files] if isinstance(files, str) else files:
-            if "://" not in name and not Path(name).is_file():
+            if "://" not in name and not Path(name).expanduser().is_file():
                 raise ConfigurationError(f"data.{key}: {name} is no file; make it with python -m data_prep rl")
     for name in ("video_root", "val_video_root"):
         folder = getattr(settings, name)
@@ -108,6 +117,24 @@ def check_registered() -> None:
         )
 
 
+def _make_paths_absolute(config: DictConfig) -> None:
+    """Resolves local paths here: on an existing cluster, Ray's processes have another working directory."""
+
+    def absolute(path: str) -> str:
+        return path if "://" in path else os.path.abspath(os.path.expanduser(path))
+
+    for key in ("train_files", "val_files"):
+        files = config.data[key]
+        if files:
+            config.data[key] = absolute(files) if isinstance(files, str) else [absolute(name) for name in files]
+    for key in ("output_dir", "video_root", "val_video_root"):
+        if config.paravt[key]:
+            config.paravt[key] = absolute(config.paravt[key])
+    # A model that is no folder here is a name on the hub.
+    if Path(config.actor_rollout_ref.model.path).expanduser().is_dir():
+        config.actor_rollout_ref.model.path = absolute(config.actor_rollout_ref.model.path)
+
+
 def _distribute_environment(config: DictConfig, variables: dict[str, str]) -> None:
     """Gives ``variables`` to every process that Ray starts, also on other nodes."""
     runtime_env = OmegaConf.to_container(config.ray_kwargs.ray_init.get("runtime_env") or {}, resolve=True)
@@ -143,7 +170,8 @@ def _run(config: DictConfig) -> None:
         print(OmegaConf.to_yaml(config, resolve=True))
         return
     check_files(config, settings)
-    output_dir = os.path.abspath(settings.output_dir)
+    _make_paths_absolute(config)
+    output_dir = config.paravt.output_dir
     _distribute_environment(
         config,
         {
@@ -153,7 +181,7 @@ def _run(config: DictConfig) -> None:
         },
     )
     run_ppo(config, task_runner_class=TaskRunnerV1)
-    print(summary_table(settings.output_dir))
+    print(summary_table(output_dir))
 
 
 def main() -> None:

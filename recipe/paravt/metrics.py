@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
@@ -74,6 +74,9 @@ def training_metrics(records: Sequence[Record]) -> dict[str, float]:
         "paravt/overview_frames": _mean(records, "overview_frames"),
         "paravt/failed_sessions": float(sum(failures.values())),
     }
+    errors = Counter(call["error_kind"] for turn in tool_turns for call in turn["calls"] if call["error_kind"])
+    errors["parse"] = sum(len(turn["errors"]) for record in records for turn in record["turns"])
+    metrics |= {f"paravt/call_errors/{kind}": float(count) for kind, count in sorted(errors.items())}
     metrics |= {f"paravt/failures/{kind}": float(count) for kind, count in sorted(failures.items())}
     return _present(metrics) | _per_budget(records)
 

@@ -33,6 +33,10 @@ def register() -> None:
 
         # Before the trainer, whose imports bind what this replaces.
         register_cpu_backend()
+    elif in_our_run():
+        from recipe.paravt.engine import register_on_nvidia
+
+        register_on_nvidia()
     if in_our_run():
         from recipe.paravt import trainer  # noqa: F401  (registers itself)
 

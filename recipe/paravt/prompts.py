@@ -15,9 +15,6 @@ VIDEO_PLACEHOLDER = "<video>"
 THINK_PREFIX = "<think>\n"
 """The published forced prefix of every assistant turn (exploration anchoring, arXiv 2605.20342)."""
 
-ANSWER_PREFIX = "<answer>"
-"""Forced when the turn limit is reached and an answer is asked for once more."""
-
 _MAIN_COMMON = (
     "You answer a question about a video. You see some frames of it, each after its time in seconds. "
     "Think first, between <think> and </think>. "
@@ -95,8 +92,8 @@ def subagent_messages(question: str | None, timestamps_seconds: Sequence[float])
 
 
 def tool_message(text: str) -> dict[str, Any]:
-    """A tool response. Closing tags inside are broken up, so that a summary cannot end its own block."""
-    return {"role": "tool", "content": text.replace("</tool_response>", "</ tool_response>")}
+    """A tool response. Closing tags and special tokens inside are broken up: a summary cannot end its own block."""
+    return {"role": "tool", "content": text.replace("</tool_response>", "</ tool_response>").replace("<|", "< |")}
 
 
 def corpus() -> list[str]:

@@ -22,9 +22,7 @@ from reward_fns import (
     extract_answer,
     format_reward,
 )
-
-ANCHOR_KINDS = ("think_closed", "full_flow", "think_unclosed")
-"""Order of the anchor columns; their weights are alpha, beta and -gamma."""
+from reward_fns.structure import ANCHOR_KINDS
 
 
 @dataclass(frozen=True)
@@ -78,6 +76,7 @@ class Scorer:
             "question_type": sample.question_type,
             "question": sample.plain_question,
             "options": list(sample.options) if sample.options else None,
+            "duration_seconds": sample.duration_seconds,
             "transcript": transcript,
         }
         text = "\n".join(turn.text for turn in turns)

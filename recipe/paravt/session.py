@@ -24,6 +24,7 @@ from paravt_tools import (
     dispatch_calls,
     parse_tool_calls,
 )
+from paravt_tools.dispatch import ERROR_PREFIX
 from recipe.paravt import prompts
 from recipe.paravt.backend import Backend, SessionFailure
 from recipe.paravt.dataset import Sample
@@ -92,6 +93,8 @@ class Session:
             # A fault of ours. It must not take the other rollouts of the group down, and it must be seen.
             logger.exception("a session failed: %s", self.sample.question_id)
             self.failure = ("internal", f"{type(error).__name__}: {error}")
+        if self.episode is None:
+            await self._start_blank()
 
     async def _start(self) -> tuple[Episode, Subagent]:
         sample = self.sample
@@ -105,17 +108,14 @@ class Session:
                 max_pixels=sample.max_pixels,
             )
         except VideoError as error:
-            await self._start_blank()
             raise SessionFailure("video", str(error)) from error
         self.overview_frames = len(frames.timestamps_seconds)
         assert frames.info is not None  # frames of a file have it
         episode = await self._new_episode(frames)
         if len(episode.prompt_ids) > self.limits.prompt:
-            length = len(episode.prompt_ids)
-            await self._start_blank()
             raise SessionFailure(
                 "prompt_too_long",
-                f"the prompt has {length} tokens, data.max_prompt_length is {self.limits.prompt}; "
+                f"the prompt has {len(episode.prompt_ids)} tokens, data.max_prompt_length is {self.limits.prompt}; "
                 "lower the frame budget or the pixel limits, or raise the limit",
             )
         self.episode = episode
@@ -129,10 +129,9 @@ class Session:
         return episode, subagent
 
     async def _start_blank(self) -> None:
-        """A shortest prompt with one black frame, for a rollout that has no video.
+        """A shortest prompt with one black frame, for a rollout that could not begin.
 
-        Every row of a batch must hold an image: a row without one, beside rows with, can hang FSDP ranks, which
-        then disagree on whether the vision tower runs.
+        With a frame, so that all rows of a batch have the same fields.
         """
         blank = FrameBatch(images=np.zeros((1, 32, 32, 3), np.uint8), timestamps_seconds=np.zeros(1), info=None)
         messages = [prompts.user_message(prompts.VIDEO_PLACEHOLDER, [0.0])]
@@ -182,7 +181,7 @@ class Session:
     async def _append_responses(self, episode: Episode, parsed: ParsedCalls, results: Sequence[ToolResult]) -> bool:
         """Adds one tool message for each call and each bad call, in their order; false where they do not fit."""
         texts = [(result.call.span, result.text) for result in results]
-        texts += [(error.span, f"Error: {error.reason}") for error in parsed.errors]
+        texts += [(error.span, ERROR_PREFIX + error.reason) for error in parsed.errors]
         messages = [prompts.tool_message(text) for _, text in sorted(texts, key=lambda item: item[0])]
         ids = await asyncio.to_thread(episode.context_ids, messages)
         room = min(
@@ -195,7 +194,7 @@ class Session:
         return True
 
     def _not_executed(self, parsed: ParsedCalls) -> tuple[ToolResult, ...]:
-        reason = f"Error: not executed, {self.settings.max_turns} turns is the limit"
+        reason = f"{ERROR_PREFIX}not executed, {self.settings.max_turns} turns is the limit"
         return tuple(
             ToolResult(call=call, text=reason, executed=False, error_kind="over_limit", elapsed_seconds=0.0)
             for call in parsed.calls

@@ -143,7 +143,7 @@ def _tool_conversation() -> str:
         {"role": "user", "content": "?"},
         {"role": "assistant", "content": prompts.THINK_PREFIX, "tool_calls": calls},
         *(prompts.tool_message("Error:") for _ in calls),
-        {"role": "assistant", "content": prompts.ANSWER_PREFIX},
+        {"role": "assistant", "content": "<answer>"},
     ]
     renderer = Qwen2Tokenizer(chat_template=chat_template())
     return str(renderer.apply_chat_template(messages, tools=[CROP_VIDEO_SCHEMA], tokenize=False))

@@ -21,8 +21,9 @@ from recipe.paravt import verl_adapter
 from recipe.paravt.advantage import para_grpo_advantage
 from recipe.paravt.metrics import training_metrics, validation_metrics
 from recipe.paravt.run_files import MetricsFile, write_rollouts
-from recipe.paravt.scoring import ANCHOR_KINDS, anchor_weights
+from recipe.paravt.scoring import anchor_weights
 from recipe.paravt.settings import ParaVTSettings
+from reward_fns.structure import ANCHOR_KINDS
 
 logger = logging.getLogger(__name__)
 
@@ -129,10 +130,11 @@ def batch_advantages(
         is_padding: rows that verl added to fill the batch. Length R.
         row_rewards: every row of a session carries the session's reward. Shape ``[R]``.
         response_mask: Shape ``[R, T]``.
-        extra_fields: ``paravt_anchor_flags`` and ``paravt_anchor_positions`` of each row. Length R.
+        extra_fields: ``paravt_record``, ``paravt_anchor_flags`` and ``paravt_anchor_positions`` of each row.
+            Length R.
 
     Returns:
-        Shape ``[R, T]``.
+        Shape ``[R, T]``; 0 for sessions that failed, which do not count in their group either.
     """
     sessions: dict[str, int] = {}
     groups: dict[str, int] = {}
@@ -141,7 +143,8 @@ def batch_advantages(
     main_rows: list[int] = []
     order = sorted(range(len(keys)), key=lambda row: verl_adapter.row_order(keys[row]))
     for row in order:
-        if is_padding[row]:
+        if is_padding[row] or extra_fields[row]["paravt_record"]["failure"]:
+            # What ended early for a reason that is not the policy's teaches nothing, and must not shift its group.
             continue
         name = verl_adapter.session_of_key(keys[row])
         if name not in sessions:

@@ -151,3 +151,14 @@ def test_a_later_event_loop_can_use_the_same_cache(decoder):
 def test_a_bad_limit():
     with pytest.raises(ValueError, match="max_bytes"):
         FrameCache(-1)
+
+
+async def test_who_waits_for_a_turn_does_not_run_out_of_time(decoder):
+    cache = FrameCache(1 << 20, num_decodes=1)
+    decoder.go.clear()
+    first = asyncio.create_task(read(cache, "a", timeout_seconds=5.0))
+    queued = asyncio.create_task(read(cache, "b", timeout_seconds=0.3))
+    await asyncio.sleep(0.6)
+    decoder.go.set()
+    await first
+    assert (await queued) is not None and decoder.paths == ["a", "b"]

@@ -8,11 +8,12 @@ from typing import Any
 
 import torch
 from verl.workers.engine.base import EngineRegistry
-from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
+
+from recipe.paravt.engine import FrozenVisionEngine
 
 
 @EngineRegistry.register(model_type="language_model", backend=["fsdp", "fsdp2"], device="cpu")
-class CpuFSDPEngine(FSDPEngineWithLMHead):
+class CpuFSDPEngine(FrozenVisionEngine):
     """The same engine, without moving a reference model's weights from the CPU to the CPU."""
 
     def __init__(self, *args, **kwargs):
