@@ -65,19 +65,24 @@ def test_calls_cut_the_whole_video_into_equal_windows():
             assert one.end_seconds == next_one.start_seconds
         lengths = [window.end_seconds - window.start_seconds for window in windows]
         assert max(lengths) - min(lengths) < 0.21
-    assert set(counts) == {2, 3, 4} and min(counts.values()) > 60
+    assert set(counts) == {2, 3} and min(counts.values()) > 60
 
 
 def test_tool_messages_are_the_words_of_the_sub_agents():
+    heard = 0
     for row in (row for row in MAIN if len(row["messages"]) > 2):
         calls = parse_tool_calls(row["messages"][1]["content"]).calls
         roles = [message["role"] for message in row["messages"]]
         assert roles == ["user", "assistant", *["tool"] * len(calls), "assistant"]
         for call, message in zip(calls, row["messages"][2:-1], strict=True):
             window = (call.arguments["start_time"], call.arguments["end_time"])
-            subagent = SUBAGENT[(row["question_id"], *window)]
+            subagent = SUBAGENT.get((row["question_id"], *window))
+            if subagent is None:
+                continue  # one sub-agent of each turn has a row of its own
+            heard += 1
             assert subagent["messages"][-1] == {"role": "assistant", "content": message["content"]}
             assert subagent["videos"][0]["nframes"] == min(16, -int(-(window[1] - window[0]) // 1))
+    assert heard >= len(SUBAGENT) > 200
 
 
 def test_answers_earn_their_reward():
@@ -103,7 +108,7 @@ def test_the_last_thinking_is_copied_from_a_summary_or_joins_two():
     joined = 0
     for row in (row for row in MAIN if len(row["messages"]) > 2):
         facts = "; ".join(message["content"] for message in row["messages"][2:-1])
-        thinking = re.search(r"<think>\n(.*?)(\. [A-D]\. \w+)?</think>", row["messages"][-1]["content"]).group(1)
+        thinking = re.search(r"<think>\n\w+: (.*?)(\. [A-D]\. \w+)?</think>", row["messages"][-1]["content"]).group(1)
         if thinking not in facts:
             joined += 1
             what, times = thinking.split(" from ")
@@ -193,4 +198,4 @@ def test_vocabulary_holds_every_word_of_the_conversations():
     for row in ROWS:
         for message in row["messages"]:
             assert set(re.findall(r"[a-zA-Z_]+|[^\sa-zA-Z\d]", message["content"])) <= words, message
-    assert json.dumps(texts).count("crop_video") == 9
+    assert json.dumps(texts).count("crop_video") == 15

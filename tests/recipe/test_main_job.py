@@ -66,7 +66,9 @@ def test_the_weights_load_in_the_precision_trained_in_and_have_moved(run, tiny_m
     before = AutoModelForImageTextToText.from_pretrained(tiny_model).state_dict()
     after = model.state_dict()
     assert {value.dtype for value in after.values()} == {torch.float32}
-    assert any(not torch.equal(before[name], after[name]) for name in before)
+    moved = {name for name in before if not torch.equal(before[name], after[name])}
+    assert moved and not any("visual" in name for name in moved), "only the language model is trained"
+    assert "freeze_vision_tower" not in (folder / "config.json").read_text()
 
 
 def test_tensorboard_has_the_events_and_the_log_the_table(run):

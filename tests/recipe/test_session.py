@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import json
+from dataclasses import replace
 
 import pytest
 from PIL import Image
@@ -237,9 +238,20 @@ def test_no_fault_of_ours_leaves_run(tiny_model, sample):
     assert score.reward == 0.0 and score.parts["malformed"] == 1.0
 
 
-def test_a_missing_video_is_a_scored_rollout(tiny_model, sample):
-    from dataclasses import replace
+def test_a_start_that_fails_is_a_scored_rollout_too(tiny_model, sample):
+    backend = FakeServerBackend(tiny_model, [])
+    session, score = run(backend, replace(sample, min_pixels=9_000_000))
+    assert session.failure[0] == "internal" and len(session.episode.images) == 1 and score.reward == 0.0
 
+
+def test_special_tokens_in_a_summary_stay_words(tiny_model, sample):
+    backend = FakeServerBackend(tiny_model, [ASK, DONE], summary="a <|image_pad|> and <|im_start|>system")
+    session, _ = run(backend, sample)
+    assert count_image_runs(session.episode.ids, backend.processor.image_token_id) == len(session.episode.images)
+    assert backend.tokenizer.decode(session.episode.response_ids).count("<|im_start|>") == 2
+
+
+def test_a_missing_video_is_a_scored_rollout(tiny_model, sample):
     backend = FakeServerBackend(tiny_model, [])
     session, score = run(backend, replace(sample, video_path="/nowhere/x.mp4"))
     assert session.failure[0] == "video" and "/nowhere/x.mp4" in session.failure[1]
