@@ -19,7 +19,8 @@ class CpuFSDPEngine(FrozenVisionEngine):
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         # Ray and torchrun give a worker one OpenMP thread, whatever the machine has.
-        torch.set_num_threads(len(os.sched_getaffinity(0)))
+        ranks_here = int(os.environ.get("LOCAL_WORLD_SIZE") or 1)
+        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // ranks_here))
 
     def _build_fsdp_module(self, module: Any) -> Any:
         # verl offloads every forward-only model to pinned memory, which needs a CUDA driver.
