@@ -9,6 +9,7 @@ from reward_fns.score import (
     RewardBreakdown,
     RewardSettings,
     accuracy,
+    acompute_score,
     compute_score,
     score_transcript,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "Transcript",
     "Turn",
     "accuracy",
+    "acompute_score",
     "anchor_events",
     "anchor_reward",
     "check_gold",

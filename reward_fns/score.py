@@ -107,19 +107,69 @@ def compute_score(
     """
     info = extra_info or {}
     reward_settings = _settings(tuple(sorted(settings.items())))
-    transcript = info.get("transcript")
-    if transcript is None:
-        transcript = Transcript.from_text(solution_str, reward_settings.forced_prefix)
-    acc = accuracy(
+    transcript = _transcript(solution_str, info, reward_settings)
+    acc = _accuracy(transcript, ground_truth, info, reward_settings)
+    # A copy of the instance's own dictionary: dataclasses.asdict takes five times as long.
+    return dict(vars(score_transcript(transcript, acc, reward_settings)))
+
+
+async def acompute_score(
+    data_source: str,
+    solution_str: str,
+    ground_truth: Any,
+    extra_info: Mapping[str, Any] | None = None,
+    *,
+    judge: Mapping[str, Any],
+    **settings: Any,
+) -> dict[str, float]:
+    """``compute_score`` with a language model that grades open-ended answers.
+
+    Args:
+        judge: fields of ``reward_fns.judge.JudgeSettings``; ``base_url`` and ``model`` at least.
+
+    Raises:
+        JudgeError: the judge failed and its fallback is ``raise``; with ``f1`` the key ``judge_fallback`` is 1.
+        TypeError, ValueError: as ``compute_score``.
+    """
+    from reward_fns.judge import JudgeSettings, shared_judge
+
+    info = extra_info or {}
+    reward_settings = _settings(tuple(sorted(settings.items())))
+    transcript = _transcript(solution_str, info, reward_settings)
+    fell_back = False
+    if _question_type(info.get("question_type"), info.get("options")) == "oe" and transcript.answer:
+        grader = shared_judge(JudgeSettings.from_mapping(judge))
+        question, truth = str(info.get("question") or ""), "" if ground_truth is None else str(ground_truth)
+        acc, fell_back = await grader.accuracy(question, transcript.answer, truth)
+    else:
+        acc = _accuracy(transcript, ground_truth, info, reward_settings)
+    parts = dict(vars(score_transcript(transcript, acc, reward_settings)))
+    parts["judge_fallback"] = float(fell_back)
+    return parts
+
+
+def _transcript(solution_str: str, info: Mapping[str, Any], settings: RewardSettings) -> Transcript:
+    given: Transcript | None = info.get("transcript")
+    return Transcript.from_text(solution_str, settings.forced_prefix) if given is None else given
+
+
+def _accuracy(transcript: Transcript, ground_truth: Any, info: Mapping[str, Any], settings: RewardSettings) -> float:
+    return accuracy(
         transcript.answer,
         "" if ground_truth is None else str(ground_truth),
         question_type=info.get("question_type"),
         options=info.get("options"),
         duration_seconds=info.get("duration_seconds"),
-        open_ended=reward_settings.open_ended,
+        open_ended=settings.open_ended,
     )
-    # A copy of the instance's own dictionary: dataclasses.asdict takes five times as long.
-    return dict(vars(score_transcript(transcript, acc, reward_settings)))
+
+
+def _question_type(name: str | None, options: Sequence[str] | None) -> str:
+    if name is None:
+        return "mcq" if options is not None and len(options) else "oe"
+    if name not in QUESTION_TYPES:
+        raise ValueError(f"question_type is {name!r}; it must be one of {', '.join(QUESTION_TYPES)}")
+    return name
 
 
 def accuracy(
@@ -136,10 +186,7 @@ def accuracy(
     Raises:
         ValueError: a question type that is not of ``QUESTION_TYPES``.
     """
-    if question_type is None:
-        question_type = "mcq" if options is not None and len(options) else "oe"
-    if question_type not in QUESTION_TYPES:
-        raise ValueError(f"question_type is {question_type!r}; it must be one of {', '.join(QUESTION_TYPES)}")
+    question_type = _question_type(question_type, options)
     if not answer:
         return 0.0
     if question_type == "mcq":

@@ -1,5 +1,6 @@
 """The built wheel, in an environment of its own: what is easily lost is a namespace package or a data file."""
 
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -80,3 +81,19 @@ def test_the_tiny_models_template_is_in_the_wheel(fresh_python, tmp_path):
     result = run(fresh_python, "-m", "recipe.paravt.tiny_model", "--output", str(tmp_path / "m"), cwd=tmp_path)
     assert result.returncode == 0, result.stderr[-2000:]
     assert (tmp_path / "m" / "chat_template.jinja").stat().st_size > 500
+
+
+def test_reward_fns_passes_its_tests_with_python_alone(wheel, tmp_path):
+    """No torch, no verl, no numpy: what somebody who wants the rewards alone has."""
+    python = tmp_path / "venv" / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    tools = ["pytest", "pytest-asyncio", "hypothesis"]
+    if subprocess.run([python, "-m", "pip", "install", "-q", *tools], capture_output=True, timeout=300).returncode != 0:
+        pytest.skip("pytest cannot be installed: no package index")
+    subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", wheel], check=True, timeout=120)
+    for name in ("reward_fns", "cases"):
+        shutil.copytree(ROOT / "tests" / name, tmp_path / "tests" / name)
+    command = [python, "-m", "pytest", "-q", "--import-mode=importlib", "-p", "no:cacheprovider", "tests"]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stdout[-3000:]
+    assert run(python, "-c", "import torch", cwd=tmp_path).returncode != 0
