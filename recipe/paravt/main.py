@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,10 +20,15 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from recipe.paravt.run_marker import mark_process, run_environment, run_id
 from recipe.paravt.settings import ParaVTSettings
 from recipe.paravt.summary import summary_table
+from recipe.paravt.watch import ProcessWatch, end_of_run
 
 
 class ConfigurationError(ValueError):
     """The run cannot start as it was asked for."""
+
+
+class RunFailed(RuntimeError):
+    """A process that the run needs has died."""
 
 
 def requested_device(arguments: Sequence[str]) -> str:
@@ -148,7 +154,7 @@ def _distribute_environment(config: DictConfig, variables: dict[str, str]) -> No
 def _main(config: DictConfig) -> None:
     try:
         _run(config)
-    except ConfigurationError as error:
+    except (ConfigurationError, RunFailed) as error:
         # Without the traceback that Hydra would put around it: the message says what to do.
         raise SystemExit(f"error: {error}") from None
 
@@ -180,7 +186,15 @@ def _run(config: DictConfig) -> None:
             "TENSORBOARD_DIR": os.path.join(output_dir, "tensorboard"),
         },
     )
-    run_ppo(config, task_runner_class=TaskRunnerV1)
+    watch = ProcessWatch(lambda: end_of_run(output_dir))
+    try:
+        with watch:
+            run_ppo(config, task_runner_class=TaskRunnerV1)
+    except Exception:
+        if watch.trouble:
+            traceback.print_exc()
+            raise RunFailed(watch.message()) from None
+        raise
     print(summary_table(output_dir))
 
 

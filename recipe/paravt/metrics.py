@@ -43,20 +43,22 @@ def _present(metrics: Mapping[str, float | None]) -> dict[str, float]:
     return {name: value for name, value in metrics.items() if value is not None}
 
 
-def training_metrics(records: Sequence[Record]) -> dict[str, float]:
+def training_metrics(records: Sequence[Record], num_sessions: int | None = None) -> dict[str, float]:
     """Metrics of a training step.
 
     Args:
         records: one per rollout, padding rows left out.
+        num_sessions: rollouts that there should be; those that are missing count as failures of the kind ``lost``.
 
     Returns:
         Metric name → value. A metric that the step cannot give (a tool gap without a group that has both kinds
         of rollouts, a share of tool turns without any) is left out.
     """
+    lost = max(0, num_sessions - len(records)) if num_sessions is not None else 0
     if not records:
-        return {"paravt/failed_sessions": 0.0}
+        return {"paravt/failed_sessions": float(lost)} | ({"paravt/failures/lost": float(lost)} if lost else {})
     tool_turns = [turn for record in records for turn in record["turns"] if turn["calls"]]
-    failures: dict[str, int] = defaultdict(int)
+    failures: dict[str, int] = defaultdict(int, {"lost": lost} if lost else {})
     for record in records:
         if record["failure"]:
             failures[record["failure"]] += 1

@@ -38,14 +38,22 @@ class SubagentSettings:
 
 @dataclass(frozen=True)
 class LimitSettings:
-    """Time limits in seconds, so that every session ends. Chosen here."""
+    """Limits so that every session ends, and a run that only fails does not go on. Chosen here.
+
+    Attributes:
+        generation_seconds, call_seconds, read_seconds: of one answer of the server, one call, one read of frames.
+        max_failed_share: share of a step's rollouts that may fail or be lost; above it the run ends.
+    """
 
     generation_seconds: float = 600.0
     call_seconds: float = 600.0
     read_seconds: float = 120.0
+    max_failed_share: float = 0.5
 
     def __post_init__(self) -> None:
         _positive(self, "generation_seconds", "call_seconds", "read_seconds")
+        if not 0.0 <= self.max_failed_share <= 1.0:
+            raise ValueError(f"max_failed_share is {self.max_failed_share}; it must be in [0, 1]")
 
 
 @dataclass(frozen=True)

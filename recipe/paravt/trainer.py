@@ -6,6 +6,7 @@ Importing this module registers the trainer.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,13 @@ class ParaGRPOTrainer(PPOTrainerSync):
         self._metrics_file = MetricsFile(Path(self.settings.output_dir) / "metrics.jsonl", self.global_steps)
         super().fit(agent_loop_manager)
 
+    @property
+    def _num_sessions(self) -> int:
+        """Rollouts that a step should have."""
+        return int(self.config.data.train_batch_size * self.config.actor_rollout_ref.rollout.n)
+
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        check_failures(self._records(batch), self._num_sessions, self.settings.limits.max_failed_share)
         # verl's own method applies the KL penalty and the rollout correction; its advantage knows neither
         # sessions nor anchors and is replaced.
         batch = super()._compute_advantage(batch, metrics)
@@ -91,7 +98,7 @@ class ParaGRPOTrainer(PPOTrainerSync):
         self, batch: Any, metrics: dict[str, Any], timing_raw: Any, global_steps: int, epoch: int
     ) -> None:
         super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
-        metrics.update(training_metrics(self._records(batch)))
+        metrics.update(training_metrics(self._records(batch), self._num_sessions))
         if self._metrics_file is not None:
             self._metrics_file.append(global_steps, metrics)
 
@@ -111,6 +118,26 @@ class ParaGRPOTrainer(PPOTrainerSync):
             data_sources, sample_uids, reward_extra_infos_dict, sample_turns, **kwargs
         )
         return metrics | validation_metrics(data_sources, reward_extra_infos_dict)
+
+
+def check_failures(records: Sequence[Mapping[str, Any]], num_sessions: int, max_failed_share: float) -> None:
+    """Ends a run whose step has lost too many rollouts; verl would pad the batch up and go on.
+
+    Args:
+        num_sessions: rollouts that there should be.
+
+    Raises:
+        RuntimeError: more than ``max_failed_share`` of them failed or are missing.
+    """
+    failures = [record for record in records if record["failure"]]
+    lost = num_sessions - len(records)
+    if lost + len(failures) > max_failed_share * num_sessions:
+        kinds = Counter(record["failure"] for record in failures)
+        example = f"; for example: {failures[0]['failure_reason']}" if failures else ""
+        raise RuntimeError(
+            f"of {num_sessions} rollouts of this step {lost} were lost and {len(failures)} failed ({dict(kinds)}), "
+            f"more than paravt.limits.max_failed_share={max_failed_share} allows{example}"
+        )
 
 
 def batch_advantages(

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from recipe.paravt.settings import AdvantageSettings, ParaVTSettings
-from recipe.paravt.trainer import batch_advantages
+from recipe.paravt.trainer import batch_advantages, check_failures
 
 PLAIN = ParaVTSettings(advantage=AdvantageSettings(batch_norm=False))
 
@@ -55,3 +55,13 @@ def test_anchors_reach_their_tokens_only():
     assert result.tolist() == [pytest.approx([0.0, credit], abs=1e-5), pytest.approx([-credit, 0.0], abs=1e-5)]
     sequence = ParaVTSettings(advantage=AdvantageSettings(anchor_credit="sequence", batch_norm=False))
     assert advantages(["p_0_0", "p_1_0"], [1.0, 1.0], extra, settings=sequence).abs().sum() == 0
+
+
+def test_a_step_that_lost_too_many_rollouts_ends_the_run():
+    good, bad = {"failure": None}, {"failure": "generation", "failure_reason": "EngineDeadError"}
+    check_failures([good] * 4, 4, 0.5)
+    check_failures([good, good, bad], 4, 0.5)
+    with pytest.raises(RuntimeError, match=r"of 4 rollouts .* 1 were lost and 2 failed .*generation.*EngineDeadError"):
+        check_failures([good, bad, bad], 4, 0.5)
+    with pytest.raises(RuntimeError, match="2 were lost and 0 failed"):
+        check_failures([good, good], 4, 0.25)

@@ -19,7 +19,7 @@ def record(group, *, accuracy=0.0, num_calls=0, budget=4, failure=None, turns=()
         "format_base": 0.75,
         "malformed": 0.0,
         "failure": failure,
-        "turns": [{"calls": [None] * calls} for calls in turns],
+        "turns": [{"calls": [{"error_kind": "video"}] * calls, "errors": ["no JSON"]} for calls in turns],
     }
 
 
@@ -78,3 +78,13 @@ def test_validation_by_source_with_grounding():
     assert metrics["paravt/val/s/recall@0.7"] == 0.0
     assert metrics["paravt/val/s/tool_calls_per_rollout"] == 1.0
     assert "paravt/val/t/miou" not in metrics
+
+
+def test_missing_rollouts_count_as_lost():
+    metrics = training_metrics([], 4)
+    assert metrics == {"paravt/failed_sessions": 4.0, "paravt/failures/lost": 4.0}
+
+
+def test_what_calls_did_wrong_is_counted_by_kind():
+    metrics = training_metrics([record("a", turns=(2, 1)), record("a", turns=(0,))])
+    assert metrics["paravt/call_errors/video"] == 3.0 and metrics["paravt/call_errors/parse"] == 3.0
