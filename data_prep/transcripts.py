@@ -32,8 +32,8 @@ TOOL_NAME = "crop_video"
 NOTHING_VISIBLE = "nothing visible"
 _WINDOW_COUNTS = (2, 3)
 _ASKED_FOR = {"oe": "what", "mcq": "which", "tvg": "when"}
-"""How an agent's thinking begins. It makes the rest depend on a word close by, which is what a model of a few million
-parameters learns in some minutes."""
+"""How thinking and summaries begin. It makes what follows depend on a word close by, which is what a model of a few
+million parameters learns in some minutes."""
 _SUBAGENT_MAX_FRAMES = 16
 """At one frame a second, as published (arXiv 2605.20342)."""
 
@@ -85,9 +85,10 @@ def sightings(events: Sequence[Event], times: Sequence[float]) -> list[Sighting]
     return seen
 
 
-def summary_text(seen: Sequence[Sighting]) -> str:
+def summary_text(question_type: str, seen: Sequence[Sighting]) -> str:
     """What a sub-agent says of its window."""
-    return "; ".join(sighting.text for sighting in seen) or NOTHING_VISIBLE
+    facts = "; ".join(sighting.text for sighting in seen) or NOTHING_VISIBLE
+    return f"{_ASKED_FOR[question_type]}: {facts}"
 
 
 def equal_windows(duration_seconds: float, count: int) -> list[Window]:
@@ -186,7 +187,7 @@ def _tool_rows(
         wanted = _find([sighting for part in seen for sighting in part], question.event)
         if wanted is None:
             continue
-        summaries = [summary_text(part) for part in seen]
+        summaries = [summary_text(question.question_type, part) for part in seen]
         main = _row(
             "main",
             question,
@@ -265,7 +266,8 @@ def vocabulary_texts() -> list[str]:
 
 def _vocabulary() -> Iterator[str]:
     rng = random.Random(keyed_hash(0, "vocabulary"))
-    yield NOTHING_VISIBLE
+    for question_type in _ASKED_FOR:
+        yield summary_text(question_type, [])
     for question_type, count in itertools.product(_ASKED_FOR, _WINDOW_COUNTS):
         yield _calling_turn(question_type, equal_windows(97.5, count))["content"]
     before: list[Sighting] = []
@@ -276,5 +278,5 @@ def _vocabulary() -> Iterator[str]:
         for question in questions_about(event, rng):
             yield user_content(question.text, question.options)
             yield _final_turn(question, seen)["content"]
-        yield summary_text([*before, seen])
+        yield summary_text("oe", [*before, seen])
         before = [seen]

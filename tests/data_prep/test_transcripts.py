@@ -107,8 +107,8 @@ def test_every_turn_is_well_formed():
 def test_the_last_thinking_is_copied_from_a_summary_or_joins_two():
     joined = 0
     for row in (row for row in MAIN if len(row["messages"]) > 2):
-        facts = "; ".join(message["content"] for message in row["messages"][2:-1])
-        thinking = re.search(r"<think>\n\w+: (.*?)(\. [A-D]\. \w+)?</think>", row["messages"][-1]["content"]).group(1)
+        facts = "; ".join(message["content"].split(": ", 1)[1] for message in row["messages"][2:-1])
+        thinking = re.search(r"<think>\nw\w+: (.*?)(\. [A-D]\. \w+)?</think>", row["messages"][-1]["content"]).group(1)
         if thinking not in facts:
             joined += 1
             what, times = thinking.split(" from ")
@@ -146,7 +146,8 @@ def test_a_direct_answer_is_visible_in_the_overview():
     ],
 )
 def test_summary_rule(times, text, why):
-    assert summary_text(sightings([Event("red", "circle", "top left", 2.0, 4.0)], times)) == text, why
+    seen = sightings([Event("red", "circle", "top left", 2.0, 4.0)], times)
+    assert summary_text("tvg", seen) == f"when: {text}", why
 
 
 def test_windows_end_inside_a_video_of_odd_length():
