@@ -8,9 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from data_prep.clips import COLOURS, Event
-
-VIDEO_PLACEHOLDER = "<video>"
-"""veRL's mark for where the frames go."""
+from data_prep.schema import VIDEO_PLACEHOLDER
 
 OPTION_LETTERS = string.ascii_uppercase
 SYNTHETIC_QUESTION_TYPES = ("oe", "mcq", "tvg")

@@ -1,4 +1,4 @@
-"""The columns of every parquet file of this project, once.
+"""The columns of every parquet file of this project, and what stands in its messages, once.
 
 pyarrow is imported when a schema is asked for, so that importing this file costs nothing.
 """
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 AGENT_NAME = "paravt_agent"
 """The recipe's agent loop; without this column verl runs its own single-turn loop."""
 
-QUESTION_TYPES = ("mcq", "tvg", "oe")
-"""Multiple choice, temporal grounding, open-ended."""
+VIDEO_PLACEHOLDER = "<video>"
+"""Marks, in a row's user message, where the overview frames go (veRL's convention)."""
 
 FRAME_BUDGETS = (4, 8, 16, 32, 64)
 """Overview frames drawn from in training (arXiv 2605.20342)."""
@@ -28,6 +28,11 @@ MIN_PIXELS = 784
 
 MAX_PIXELS = 50_176
 """Most pixels of an overview frame, in the published configuration of arXiv 2605.20342."""
+
+
+def frame_label(seconds: float) -> str:
+    """The text before a frame, in the form that Qwen3-VL's own processor gives video frames."""
+    return f"<{seconds:.1f} seconds>"
 
 
 @functools.cache

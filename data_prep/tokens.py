@@ -5,9 +5,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from data_prep.questions import VIDEO_PLACEHOLDER
 from data_prep.sampling import sampled_seconds
-from data_prep.schema import MAX_PIXELS, MIN_PIXELS
+from data_prep.schema import MAX_PIXELS, MIN_PIXELS, VIDEO_PLACEHOLDER, frame_label
 from data_prep.videos import VideoFacts
 
 _PIXELS_PER_TOKEN = 32 * 32
@@ -18,11 +17,6 @@ _TOKENS_AROUND_FRAME = 2
 
 _LONGEST_SECONDS = 99_999.9
 """Label of a frame whose time is not known: more than a day, for an upper bound."""
-
-
-def frame_label(seconds: float) -> str:
-    """The text that stands before a frame, as Qwen3-VL's own processor writes it."""
-    return f"<{seconds:.1f} seconds>"
 
 
 class PromptCounter:

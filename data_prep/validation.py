@@ -11,9 +11,10 @@ from typing import Any
 
 from data_prep.errors import Rejection
 from data_prep.hashing import keyed_hash
-from data_prep.questions import OPTION_LETTERS, VIDEO_PLACEHOLDER
-from data_prep.schema import QUESTION_TYPES
+from data_prep.questions import OPTION_LETTERS
+from data_prep.schema import VIDEO_PLACEHOLDER
 from data_prep.videos import VideoFacts
+from reward_fns.score import QUESTION_TYPES
 
 FIELDS = (
     "video",

@@ -191,6 +191,7 @@ def _run(config: DictConfig) -> None:
         with watch:
             run_ppo(config, task_runner_class=TaskRunnerV1)
     except Exception:
+        watch.look()
         if watch.trouble:
             traceback.print_exc()
             raise RunFailed(watch.message()) from None

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-VIDEO_PLACEHOLDER = "<video>"
-"""Marks, in a row's user message, where the overview frames go (veRL's convention)."""
+from data_prep.schema import VIDEO_PLACEHOLDER, frame_label
 
 THINK_PREFIX = "<think>\n"
 """The published forced prefix of every assistant turn (exploration anchoring, arXiv 2605.20342)."""
@@ -42,11 +41,6 @@ def main_system_prompt(dispatch: str) -> str:
     if dispatch not in _MAIN_CALLS:
         raise ValueError(f"dispatch is {dispatch!r}; it must be one of {sorted(_MAIN_CALLS)}")
     return _MAIN_COMMON + _MAIN_CALLS[dispatch] + _MAIN_ANSWER
-
-
-def frame_label(seconds: float) -> str:
-    """The text before a frame, in the form that Qwen3-VL's own processor gives video frames."""
-    return f"<{seconds:.1f} seconds>"
 
 
 def frames_content(timestamps_seconds: Sequence[float]) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from data_prep.schema import VIDEO_PLACEHOLDER
 from paravt_tools import (
     CROP_VIDEO_SCHEMA,
     FrameBatch,
@@ -134,7 +135,7 @@ class Session:
         With a frame, so that all rows of a batch have the same fields.
         """
         blank = FrameBatch(images=np.zeros((1, 32, 32, 3), np.uint8), timestamps_seconds=np.zeros(1), info=None)
-        messages = [prompts.user_message(prompts.VIDEO_PLACEHOLDER, [0.0])]
+        messages = [prompts.user_message(VIDEO_PLACEHOLDER, [0.0])]
         self.episode = await self.backend.new_episode(messages, blank, tools=None)
 
     async def _new_episode(self, frames: FrameBatch) -> Episode:

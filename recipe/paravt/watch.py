@@ -67,6 +67,11 @@ class ProcessWatch:
         """What died and how to go on."""
         return f"{self.trouble}\n{self._describe_end()}"
 
+    def look(self) -> None:
+        """Looks once, now: a run that failed by itself may be faster than the watch."""
+        with contextlib.suppress(Exception):  # Ray may be gone by now; the run's own error is there to tell
+            self.trouble = self.trouble or self._processes.trouble(self._settings) or dead_actor()
+
     def _watch(self) -> None:
         silent = 0
         while not self._left.wait(self._settings.poll_seconds):
@@ -99,11 +104,11 @@ def dead_actor() -> str | None:
 
     if not ray.is_initialized():
         return None
-    job = ray.get_runtime_context().job_id if hasattr(ray.get_runtime_context(), "job_id") else None
+    job = ray.JobID(bytes.fromhex(ray.get_runtime_context().get_job_id()))
     for actor in state.actors(job_id=job, actor_state_name="DEAD").values():
         cause = actor["DeathCause"]
         died = cause.actor_died_error_context
-        reason = type(died).Reason.Name(died.reason) if hasattr(type(died), "Reason") else str(died.reason)
+        reason = type(died).Reason.Name(died.reason)
         if cause.HasField("oom_context"):
             return f"{_name(actor)} was killed: out of memory. {cause.oom_context.error_message}"
         if cause.HasField("actor_died_error_context") and reason not in _MEANT:
