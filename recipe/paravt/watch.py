@@ -112,7 +112,7 @@ def dead_actor() -> str | None:
         if cause.HasField("oom_context"):
             return f"{_name(actor)} was killed: out of memory. {cause.oom_context.error_message}"
         if cause.HasField("actor_died_error_context") and reason not in _MEANT:
-            first_line = " ".join(died.error_message.split())[:400]
+            first_line = " ".join(died.error_message.split())[:200]
             return f"{_name(actor)} died ({reason}): {first_line}"
     return None
 
