@@ -65,7 +65,6 @@ def test_the_weights_load_in_the_precision_trained_in_and_have_moved(run, tiny_m
     model = AutoModelForImageTextToText.from_pretrained(folder)
     AutoProcessor.from_pretrained(folder)
     assert {value.dtype for value in model.state_dict().values()} == {torch.float32}
-    # From the files: the tiny model's configuration says bfloat16, as the published ones do.
     before, after = (load_file(path / "model.safetensors") for path in (tiny_model, folder))
     moved = {name for name in before if not torch.equal(before[name], after[name])}
     assert moved and not any("visual" in name for name in moved), "only the language model is trained"
