@@ -26,8 +26,9 @@ class FrozenVisionEngine(FSDPEngineWithLMHead):
         module = super()._build_module()
         config: Any = self.model_config
         # verl writes every override into the model's configuration, which is saved; this one is none of its fields.
-        if hasattr(config.hf_config, FREEZE_KEY):
-            delattr(config.hf_config, FREEZE_KEY)
+        for saved in (config.hf_config, module.config):
+            if hasattr(saved, FREEZE_KEY):
+                delattr(saved, FREEZE_KEY)
         if config.override_config.get(FREEZE_KEY):
             # The optimizer leaves parameters without a gradient alone, weight decay included.
             module.model.visual.requires_grad_(False)

@@ -1,5 +1,6 @@
 """The cold start: rows as training sequences, and two real steps of verl's SFT trainer on two ranks."""
 
+import json
 import subprocess
 import sys
 
@@ -55,3 +56,5 @@ def test_two_steps_on_two_ranks(shapes, tiny_model, tmp_path):
     before, after = (load_file(path / "model.safetensors") for path in (tiny_model, folder))
     moved = {name for name in before if not torch.equal(before[name], after[name])}
     assert moved and not any("visual" in name for name in moved)
+    config = json.loads((folder / "config.json").read_text())
+    assert config["dtype"] == "float32" and "freeze_vision_tower" not in config
