@@ -35,7 +35,6 @@ class WatchSettings:
     # Ray and verl notice most deaths themselves and end with a traceback that says more; they get this long.
     grace_seconds: float = 20.0
     stopped_seconds: float = 30.0
-    shutdown_seconds: float = 15.0
 
 
 class ProcessWatch:
@@ -90,9 +89,7 @@ class ProcessWatch:
 
     def _end(self) -> None:
         print(f"error: {self.message()}", file=sys.stderr, flush=True)
-        shutdown = threading.Thread(target=_shutdown_ray, daemon=True)
-        shutdown.start()
-        shutdown.join(self._settings.shutdown_seconds)
+        # Not ray.shutdown(): with the main thread waiting in Ray, it ended the driver with status 0.
         self._processes.kill_all()
         os._exit(1)
 
@@ -119,12 +116,6 @@ def dead_actor() -> str | None:
 
 def _name(actor: dict[str, Any]) -> str:
     return f"{actor['ActorClassName']} (process {actor['Pid']} on {actor['Address']['IPAddress']})"
-
-
-def _shutdown_ray() -> None:
-    import ray
-
-    ray.shutdown()
 
 
 def end_of_run(output_dir: str) -> str:
