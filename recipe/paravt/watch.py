@@ -13,6 +13,7 @@ import json
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,10 +67,13 @@ class ProcessWatch:
         """What died and how to go on."""
         return f"{self.trouble}\n{self._describe_end()}"
 
-    def look(self) -> None:
-        """Looks once, now: a run that failed by itself may be faster than the watch."""
-        with contextlib.suppress(Exception):  # Ray may be gone by now; the run's own error is there to tell
-            self.trouble = self.trouble or self._processes.trouble(self._settings) or dead_actor()
+    def look(self, seconds: float = 5.0) -> None:
+        """Looks for some seconds: a run that failed by itself may be faster than the watch, and than Ray's table."""
+        deadline = time.monotonic() + seconds
+        while not self.trouble and time.monotonic() < deadline:
+            with contextlib.suppress(Exception):  # Ray may be gone by now; the run's own error is there to tell
+                self.trouble = self._processes.trouble(self._settings) or dead_actor()
+            time.sleep(0.5)
 
     def _watch(self) -> None:
         silent = 0
