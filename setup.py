@@ -5,7 +5,7 @@ from pathlib import Path
 from setuptools import find_namespace_packages, setup
 
 TOOLS = ["numpy>=2.0", "decord2>=3.0", "av>=14.0", "pillow>=10.0"]
-DATA = [*TOOLS, "pandas>=2.2", "pyarrow>=19.0", "matplotlib>=3.8", "transformers>=5.5.3,<5.11"]
+DATA = [*TOOLS, "pandas>=2.2", "pyarrow>=19.0", "matplotlib>=3.8", "ijson>=3.2", "transformers>=5.5.3,<5.11"]
 TRAIN = [
     "verl[verl-core]==0.9.1",
     "TransferQueue>=0.1.10",

@@ -9,11 +9,12 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
+from reward_fns import transcript
 from reward_fns.grammar import ToolCall
 
 logger = logging.getLogger(__name__)
 
-ERROR_PREFIX = "Error: "
+ERROR_PREFIX = f"{transcript.ERROR_PREFIX} "
 """Begins the text of every call without a result; rewards know a call that was not executed by it."""
 
 _CANCEL_SECONDS = 1.0

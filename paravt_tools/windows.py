@@ -44,6 +44,10 @@ class CropWindow:
         if not (math.isfinite(start) and math.isfinite(end) and 0 <= start < end):
             raise ToolArgumentError(f"the window is {start} to {end} seconds; it must be finite, 0 <= start < end")
 
+    def num_frames(self, fps: float, max_frames: int) -> int:
+        """Frames to show of the window: ``fps`` a second, at least one, at most ``max_frames``."""
+        return max(1, min(max_frames, math.ceil((self.end_seconds - self.start_seconds) * fps)))
+
     @classmethod
     def from_arguments(cls, arguments: Mapping[str, Any], duration_seconds: float) -> CropWindow:
         """The window that the arguments of a ``crop_video`` call name.

@@ -128,7 +128,7 @@ def _is_word(text: str, end: int, letter: str) -> bool:
     if letter not in "AIai" or text[end : end + 1] in (")", "]"):
         return False
     match = _NEXT_WORD.match(text, end)
-    return bool(match) and match[1].lower() not in _AFTER_VERDICT  # type: ignore[index]
+    return match is not None and match[1].lower() not in _AFTER_VERDICT
 
 
 def _stands_alone(text: str, start: int, end: int) -> bool:

@@ -45,7 +45,7 @@ Span = tuple[int, int]
 
 _TAG = re.compile(r"<(/?)(think|answer|tool_call|tool_code|tool_response)>")
 _END_OF_TURN = re.compile(r"<\|(?:im_end|endoftext|eot_id)\|>")
-_BETWEEN_OBJECTS = re.compile(r"[\s,\[\]]*")
+_BETWEEN_OBJECTS = re.compile(r"[\s,\[\]]*")  # matches everywhere, perhaps nothing
 _DECODER = json.JSONDecoder(strict=False)
 _CALL_CHARS = 512
 """A first guess at the length of one call."""

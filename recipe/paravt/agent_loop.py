@@ -81,10 +81,7 @@ class ParaVTAgentLoop(AgentLoopBase):
             forced_ids=self.tokenizer.encode(self.settings.forced_prefix, add_special_tokens=False),
         )
         await session.run()
-        if session.episode is None:
-            # Not even the blank prompt could be made: the processor or the tokenizer is broken. This is a fault of
-            # the run, not of a rollout.
-            raise RuntimeError(f"no prompt could be made for {sample.question_id}: {session.failure}")
+        assert session.episode is not None  # run() leaves one, or raises where not even a blank one can be made
         return self._output(session, session.episode, row)
 
     async def read_frames(

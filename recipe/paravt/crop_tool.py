@@ -7,7 +7,6 @@ its video in ``extra_info.tools_kwargs.crop_video.create_kwargs.video``; a call 
 
 from __future__ import annotations
 
-import math
 from typing import Any
 from uuid import uuid4
 
@@ -75,8 +74,7 @@ class CropVideoTool(BaseTool):
             # An overview of one frame tells the duration, and is cached with the rest.
             info = (await self._read(path, 1, 0.0, None)).info
             window = CropWindow.from_arguments(parameters, info.duration_seconds)
-            num_frames = math.ceil((window.end_seconds - window.start_seconds) * settings["fps"])
-            num_frames = max(1, min(int(settings["max_frames"]), num_frames))
+            num_frames = window.num_frames(settings["fps"], int(settings["max_frames"]))
             batch = await self._read(path, num_frames, window.start_seconds, window.end_seconds)
         except (ToolArgumentError, VideoError) as error:
             reason = getattr(error, "reason", str(error))

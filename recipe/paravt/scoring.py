@@ -7,19 +7,17 @@ missing, so nothing is left for them to do.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from recipe.paravt.dataset import Sample
 from recipe.paravt.episode import AssistantTurn
 from recipe.paravt.settings import ParaVTSettings
 from reward_fns import (
-    FormatSettings,
     Transcript,
     Turn,
     anchor_events,
     compute_score,
-    extract_answer,
     format_reward,
 )
 from reward_fns.structure import ANCHOR_KINDS
@@ -61,8 +59,7 @@ class Scorer:
 
     def __init__(self, settings: ParaVTSettings):
         self._score_settings = settings.score_settings()
-        names = FormatSettings.__dataclass_fields__
-        self._format = FormatSettings(**{k: v for k, v in asdict(settings.reward).items() if k in names})
+        self._format = settings.reward
 
     def score(self, sample: Sample, turns: Sequence[AssistantTurn], executed: Sequence[Sequence[bool]]) -> Score:
         """Scores the assistant turns of a rollout.
@@ -79,15 +76,13 @@ class Scorer:
             "duration_seconds": sample.duration_seconds,
             "transcript": transcript,
         }
-        text = "\n".join(turn.text for turn in turns)
-        parts = compute_score(sample.data_source, text, sample.ground_truth, extra_info, **self._score_settings)
-        answers = [answer for turn in turns if (answer := extract_answer(turn.text)) is not None]
+        parts = compute_score(sample.data_source, "", sample.ground_truth, extra_info, **self._score_settings)
         return Score(
             reward=parts["score"],
             parts={**parts, "is_grounding": float(sample.question_type == "tvg")},
-            format_reward=format_reward(transcript, self._format),
+            format_reward=parts["format"],
             format_reward_reference=format_reward(transcript),
-            answer=answers[-1] if answers else None,
+            answer=transcript.answer,
             anchors=self._anchors(transcript, turns),
         )
 
@@ -96,14 +91,8 @@ class Scorer:
         flags, positions = [], []
         for kind in ANCHOR_KINDS:
             own = [event for event in events if event.kind == kind]
-            flag = any(event.happened for event in own)
-            flags.append(float(flag))
-            # The flag is once per rollout; only the positions of that outcome are credited.
-            tokens = {
-                position
-                for event in own
-                if event.happened == flag
-                for position in turns[event.turn].response_positions(*event.span)
-            }
+            # The flag is the rollout's: all events of a kind agree on it.
+            flags.append(float(any(event.happened for event in own)))
+            tokens = {position for event in own for position in turns[event.turn].response_positions(*event.span)}
             positions.append(tuple(sorted(tokens)))
         return Anchors(tuple(flags), tuple(positions))

@@ -84,7 +84,11 @@ class Session:
     tool_seconds: float = 0.0
 
     async def run(self) -> None:
-        """Runs the rollout to its end."""
+        """Runs the rollout to its end.
+
+        Raises only where not even a blank prompt can be made: then the processor or the tokenizer is broken, which is
+        a fault of the run, not of a rollout.
+        """
         try:
             episode, subagent = await self._start()
             await self._converse(episode, subagent)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, get_args, get_type_hints
 
 from recipe.paravt.prompts import THINK_PREFIX
+from reward_fns import FormatSettings
 
 DISPATCH_MODES = ("parallel", "sequential")
 ANCHOR_CREDITS = ("token", "sequence")
@@ -57,17 +58,11 @@ class LimitSettings:
 
 
 @dataclass(frozen=True)
-class RewardWeights:
+class RewardWeights(FormatSettings):
     """The settings of ``reward_fns.compute_score`` that the recipe exposes; see its docstring."""
 
     w_fmt: float = 1.0
     w_tool: float = 1.0
-    lambda_anchor: float = 0.5
-    alpha: float = 0.4
-    beta: float = 0.3
-    gamma: float = 0.3
-    answer_suffix: bool = True
-    think_min_chars: int = 10
 
 
 @dataclass(frozen=True)

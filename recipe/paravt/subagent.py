@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from paravt_tools import CropWindow, ToolCall
 from recipe.paravt import prompts
 from recipe.paravt.backend import Backend
@@ -42,11 +40,6 @@ class Subagent:
         self._duration_seconds = duration_seconds
         self.episodes: list[Episode] = []
 
-    def num_frames(self, window: CropWindow) -> int:
-        """Frames for a window: ``fps`` a second, at least one, at most ``max_frames``."""
-        seconds = window.end_seconds - window.start_seconds
-        return max(1, min(self._settings.max_frames, math.ceil(seconds * self._settings.fps)))
-
     async def run(self, call: ToolCall) -> str:
         """The summary of the window that ``call`` asks for.
 
@@ -58,7 +51,7 @@ class Subagent:
         window = CropWindow.from_arguments(call.arguments, self._duration_seconds)
         frames = await self._backend.read_frames(
             self._video_path,
-            self.num_frames(window),
+            window.num_frames(self._settings.fps, self._settings.max_frames),
             window.start_seconds,
             window.end_seconds,
             min_pixels=self._settings.min_pixels,

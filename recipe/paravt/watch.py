@@ -72,14 +72,14 @@ class ProcessWatch:
         deadline = time.monotonic() + seconds
         while not self.trouble and time.monotonic() < deadline:
             with contextlib.suppress(Exception):  # Ray may be gone by now; the run's own error is there to tell
-                self.trouble = self._processes.trouble(self._settings) or dead_actor()
+                self.trouble = self._processes.trouble(self._settings, 0.5) or dead_actor()
             time.sleep(0.5)
 
     def _watch(self) -> None:
         silent = 0
         while not self._left.wait(self._settings.poll_seconds):
             try:
-                self.trouble = self._processes.trouble(self._settings) or dead_actor()
+                self.trouble = self._processes.trouble(self._settings, self._settings.poll_seconds) or dead_actor()
                 silent = 0
             except Exception as error:
                 # Before Ray is up, and when its control process is gone.
@@ -157,8 +157,13 @@ class _ProcessTable:
         self._seen = {pid: process for pid, process in self._seen.items() if process.is_running()}
         return list(self._seen.values())
 
-    def trouble(self, settings: WatchSettings) -> str | None:
-        """A needed process that is gone, or one that is stopped for too long."""
+    def trouble(self, settings: WatchSettings, elapsed_seconds: float) -> str | None:
+        """A needed process that is gone, or one that is stopped for too long.
+
+        Args:
+            elapsed_seconds: since the last look. Looks are counted and not a clock, which would go on while the
+                whole run, this process included, is suspended.
+        """
         present = {}
         for process in self.living():
             try:
@@ -175,7 +180,7 @@ class _ProcessTable:
             if status != psutil.STATUS_STOPPED:
                 self._stopped.pop(pid, None)
                 continue
-            self._stopped[pid] = self._stopped.get(pid, 0.0) + settings.poll_seconds
+            self._stopped[pid] = self._stopped.get(pid, 0.0) + elapsed_seconds
             if self._stopped[pid] > settings.stopped_seconds:
                 return f"{command[:80].strip()} (process {pid}) was stopped and does not answer"
         return None
