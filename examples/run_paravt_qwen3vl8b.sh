@@ -34,5 +34,5 @@ exec "$ROOT/.venv/bin/python" -m recipe.paravt.main --config-name "$ARM" \
   "paravt.dry_run=$([ "$DRY_RUN" = 1 ] && echo true || echo false)" \
   "trainer.n_gpus_per_node=$GPUS_PER_NODE" \
   "trainer.nnodes=$NNODES" \
-  "+ray_kwargs.ray_init.address=$RAY_ADDRESS" \
+  "ray_kwargs.ray_init.address=$RAY_ADDRESS" \
   "$@"

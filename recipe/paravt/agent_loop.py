@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import hashlib
 import logging
 import time
 from typing import Any
@@ -53,6 +54,7 @@ class ParaVTAgentLoop(AgentLoopBase):
         self._end_of_turn_id = self.tokenizer.convert_tokens_to_ids("<|im_end|>")
         self._media_ids = {self.processor.image_token_id, self.processor.video_token_id}
         self._sampling_params: dict[str, Any] = {}
+        self._rollout_name = ""
         self._generate_seconds = 0.0
         self._weight_versions: list[int] = []
 
@@ -67,6 +69,7 @@ class ParaVTAgentLoop(AgentLoopBase):
             The main agent's trajectory with its reward.
         """
         self._sampling_params = dict(sampling_params)
+        self._rollout_name = f"{row['uid']}/{row['session_id']}"
         sample = Sample.from_row(row, self.settings)
         rollout = self.rollout_config
         session = Session(
@@ -121,7 +124,7 @@ class ParaVTAgentLoop(AgentLoopBase):
                 self.server_manager.generate(
                     request_id=uuid4().hex,
                     prompt_ids=ids,
-                    sampling_params={**self._sampling_params, "max_tokens": max_new_tokens},
+                    sampling_params={**self._sampling_params, **self._seed(ids), "max_tokens": max_new_tokens},
                     image_data=images,
                     mm_processor_kwargs=self.mm_processor_kwargs,
                 ),
@@ -141,6 +144,13 @@ class ParaVTAgentLoop(AgentLoopBase):
             # The ids would stand for images that are not there, for the server and for the trainer.
             raise SessionFailure("media_token", "the model sampled a placeholder of an image or a video")
         return Sampled(list(output.token_ids), list(output.log_probs))
+
+    def _seed(self, ids: list[int]) -> dict[str, int]:
+        """A seed from the rollout's name and what the request says: it does not depend on when a request is made."""
+        if self.settings.sampling_seed is None:
+            return {}
+        text = f"{self.settings.sampling_seed}/{self._rollout_name}/{ids}"
+        return {"seed": int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest(), "big")}
 
     def _output(self, session: Session, episode: Episode, row: dict[str, Any]) -> AgentLoopOutput:
         score = Scorer(self.settings).score(

@@ -7,120 +7,46 @@ environment before verl is imported, because verl decides on its platform while 
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import tempfile
+import threading
 import traceback
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import IO
 
 import hydra
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from recipe.paravt.checkpoints import checkpoints
+from recipe.paravt.checks import (
+    ConfigurationError,
+    check_configuration,
+    check_disk,
+    check_files,
+    check_registered,
+    check_shared_memory,
+)
+from recipe.paravt.lifecycle import leftovers
+from recipe.paravt.lifecycle.guard import Guard, own_command
+from recipe.paravt.lifecycle.stop import StoppableRunner
+from recipe.paravt.lifecycle.watch import ProcessWatch, WatchSettings
+from recipe.paravt.run_files import lock_folder
 from recipe.paravt.run_marker import mark_process, run_environment, run_id
 from recipe.paravt.settings import ParaVTSettings
-from recipe.paravt.summary import summary_table
-from recipe.paravt.watch import ProcessWatch, end_of_run
-
-
-class ConfigurationError(ValueError):
-    """The run cannot start as it was asked for."""
+from recipe.paravt.summary import end_of_run, summary_table
 
 
 class RunFailed(RuntimeError):
-    """A process that the run needs has died."""
+    """The run has ended before its last step."""
 
 
 def requested_device(arguments: Sequence[str]) -> str:
     """``cpu`` or ``cuda``: the last ``device=`` among the command-line arguments, ``cuda`` without one."""
     choices = [argument.split("=", 1)[1] for argument in arguments if argument.startswith("device=")]
     return choices[-1] if choices else "cuda"
-
-
-def check_configuration(config: DictConfig) -> ParaVTSettings:
-    """Checks what can be known before anything starts.
-
-    Raises:
-        ConfigurationError: with the key, what it is and what it must be.
-    """
-    try:
-        settings = ParaVTSettings.from_config(
-            cast("dict[str, Any]", OmegaConf.to_container(config.paravt, resolve=True))
-        )
-    except ValueError as error:
-        raise ConfigurationError(str(error)) from None
-    rollout = config.actor_rollout_ref.rollout
-    if not rollout.calculate_log_probs:
-        raise ConfigurationError("actor_rollout_ref.rollout.calculate_log_probs must be true")
-    if not config.trainer.use_v1 or config.trainer.v1.trainer_mode != "para_grpo":
-        raise ConfigurationError("the recipe needs trainer.use_v1=true and trainer.v1.trainer_mode=para_grpo")
-    if rollout.max_model_len and rollout.prompt_length + rollout.response_length > rollout.max_model_len:
-        raise ConfigurationError(
-            f"data.max_prompt_length {rollout.prompt_length} + data.max_response_length {rollout.response_length} "
-            f"is above actor_rollout_ref.rollout.max_model_len {rollout.max_model_len}"
-        )
-    for key, frames in (
-        ("paravt.fixed_frame_budget", settings.fixed_frame_budget or 0),
-        ("paravt.subagent.max_frames", settings.subagent.max_frames),
-    ):
-        if frames > rollout.limit_images:
-            raise ConfigurationError(
-                f"{key} is {frames}, more images than vLLM takes: raise actor_rollout_ref.rollout.limit_images "
-                f"({rollout.limit_images})"
-            )
-    return settings
-
-
-def check_files(config: DictConfig, settings: ParaVTSettings) -> None:
-    """Checks that the data and the model are there and that the output folder can be written.
-
-    Raises:
-        ConfigurationError: with the path.
-    """
-    for key in ("train_files", "val_files"):
-        files = config.data[key] or []
-        for name in [files] if isinstance(files, str) else files:
-            if "://" not in name and not Path(name).expanduser().is_file():
-                raise ConfigurationError(f"data.{key}: {name} is no file; make it with python -m data_prep rl")
-    for name in ("video_root", "val_video_root"):
-        folder = getattr(settings, name)
-        if folder is not None and not Path(folder).is_dir():
-            raise ConfigurationError(f"paravt.{name}: {folder} is no folder")
-    model = config.actor_rollout_ref.model.path
-    if model.startswith(("/", ".", "~")) and not Path(model).expanduser().is_dir():
-        raise ConfigurationError(f"actor_rollout_ref.model.path: {model} is no folder")
-    try:
-        for folder in ("tensorboard", "rollouts", "checkpoints"):
-            (Path(settings.output_dir) / folder).mkdir(parents=True, exist_ok=True)
-        probe = Path(settings.output_dir) / f".write-test-{os.getpid()}"
-        probe.write_bytes(b"x" * 4096)
-        probe.unlink()
-    except OSError as error:
-        raise ConfigurationError(f"paravt.output_dir: cannot write to {settings.output_dir}: {error}") from None
-
-
-def check_registered() -> None:
-    """Checks that verl loaded our plug-in; verl itself goes on without a plug-in that fails.
-
-    Raises:
-        ConfigurationError: something is not registered.
-    """
-    import verl  # noqa: F401  (loads the entry points)
-    from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
-    from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY
-    from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
-
-    registries: dict[str, tuple[str, Any]] = {
-        "agent loop": ("paravt_agent", _agent_loop_registry),
-        "advantage estimator": ("para_grpo", ADV_ESTIMATOR_REGISTRY),
-        "V1 trainer": ("para_grpo", TRAINER_REGISTRY),
-    }
-    missing = [f"{what} {name!r}" for what, (name, registry) in registries.items() if name not in registry]
-    if missing:
-        raise ConfigurationError(
-            f"verl did not load the plug-in of paravt-verl: {', '.join(missing)} not registered. Install the "
-            "package (pip install -e .) in this environment; VERL_USE_EXTERNAL_PLUGINS, if set, must allow paravt"
-        )
 
 
 def _make_paths_absolute(config: DictConfig) -> None:
@@ -136,6 +62,8 @@ def _make_paths_absolute(config: DictConfig) -> None:
     for key in ("output_dir", "video_root", "val_video_root"):
         if config.paravt[key]:
             config.paravt[key] = absolute(config.paravt[key])
+    for key in ("default_local_dir", "rollout_data_dir"):
+        config.trainer[key] = absolute(config.trainer[key])
     # A model that is no folder here is a name on the hub.
     if Path(config.actor_rollout_ref.model.path).expanduser().is_dir():
         config.actor_rollout_ref.model.path = absolute(config.actor_rollout_ref.model.path)
@@ -163,7 +91,6 @@ def _run(config: DictConfig) -> None:
     settings = check_configuration(config)
     check_registered()
 
-    from verl.trainer.main_ppo import TaskRunnerV1, run_ppo
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import validate_config
 
@@ -175,28 +102,90 @@ def _run(config: DictConfig) -> None:
     if settings.dry_run:
         print(OmegaConf.to_yaml(config, resolve=True))
         return
-    check_files(config, settings)
     _make_paths_absolute(config)
+    check_files(config, settings)
+    check_disk(config)
+    check_shared_memory(config)
     output_dir = config.paravt.output_dir
     _distribute_environment(
         config,
         {
             **run_environment(run_id(), config.trainer.device),
+            **leftovers.environment(run_id()),
             # The only way that verl's TensorBoard logger takes its folder.
             "TENSORBOARD_DIR": os.path.join(output_dir, "tensorboard"),
         },
     )
-    watch = ProcessWatch(lambda: end_of_run(output_dir))
+    try:
+        lock = lock_folder(Path(output_dir))
+    except BlockingIOError as error:
+        raise ConfigurationError(f"paravt.output_dir: {error}") from None
+    with lock:
+        _choose_checkpoint(config)
+        _train(config, settings, lock)
+
+
+def _choose_checkpoint(config: DictConfig) -> None:
+    """With ``resume_mode=auto``: goes on from the last whole checkpoint, and says which ones it ignores."""
+    if config.trainer.resume_mode != "auto":
+        return
+    found = checkpoints(Path(config.trainer.default_local_dir))
+    for checkpoint in found:
+        if checkpoint.fault:
+            print(f"[paravt] ignoring the checkpoint {checkpoint.folder}: {checkpoint.fault}")
+    whole = [checkpoint for checkpoint in found if not checkpoint.fault]
+    if whole:
+        print(f"[paravt] going on from {whole[-1].folder}")
+        config.trainer.resume_mode = "resume_path"
+        config.trainer.resume_from_path = str(whole[-1].folder)
+    else:
+        config.trainer.resume_mode = "disable"
+
+
+def _train(config: DictConfig, settings: ParaVTSettings, lock: IO[str]) -> None:
+    """Runs verl's trainer under the eyes of the guard and the watch.
+
+    Raises:
+        RunFailed: with what died, or what verl raised, how far the run came and how to go on.
+    """
+    from verl.trainer.main_ppo import run_ppo
+
+    os.environ.update(leftovers.environment(run_id()))
+    tempfile.tempdir = None  # Python remembers the folder it was asked for first
+    run = {"output_dir": config.paravt.output_dir, "checkpoint_dir": config.trainer.default_local_dir}
+    guard = Guard(**run, keep_open=lock)
+    watch = ProcessWatch(
+        lambda: end_of_run(**run, command=own_command()),
+        guard,
+        WatchSettings(phase_seconds=settings.limits.phase_seconds),
+    )
+    runner = StoppableRunner(watch)
+    failed = True
     try:
         with watch:
-            run_ppo(config, task_runner_class=TaskRunnerV1)
-    except Exception:
+            run_ppo(config, task_runner_class=runner)
+        failed = False
+    except Exception as error:
+        traceback.print_exc()
         watch.look()
-        if watch.trouble:
-            traceback.print_exc()
-            raise RunFailed(watch.message()) from None
-        raise
-    print(summary_table(output_dir))
+        watch.trouble = watch.trouble or f"{type(error).__name__}: {str(error).strip().splitlines()[-1]}"
+        raise RunFailed(watch.message()) from None
+    finally:
+        _leave_ray()
+        guard.close(failed)
+    print(summary_table(**run))
+    if runner.stop_asked:
+        print(f"[paravt] stopped on SIGTERM. {end_of_run(**run, command=own_command())}")
+        raise SystemExit(128 + signal.SIGTERM)
+
+
+def _leave_ray() -> None:
+    """Lets Ray end what it started, for at most 20 s: where its own processes hang, the guard ends them."""
+    import ray
+
+    thread = threading.Thread(target=ray.shutdown, daemon=True)
+    thread.start()
+    thread.join(20)
 
 
 def main() -> None:

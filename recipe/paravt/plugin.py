@@ -3,7 +3,8 @@
 Importing this module registers names: the advantage estimator ``para_grpo``, the agent loop ``paravt_agent`` and the
 platform ``paravt_cpu``. In processes of a run that ``recipe.paravt.main`` started it also registers the V1 trainer
 ``para_grpo`` (importing verl's trainers decides on the platform, which a stock run has to be left to do itself, with
-whatever plug-ins come after us) and, without a GPU, selects the CPU backend.
+whatever plug-ins come after us), selects our vLLM replica and, without a GPU, the CPU backend, and sees that the
+machine has a guard.
 
 verl swallows errors of plug-ins (``except Exception``) and goes on without them; a run of ours would then end
 much later with an error about something else. So in a run of ours a failure here ends the process.
@@ -13,7 +14,26 @@ from __future__ import annotations
 
 import traceback
 
-from recipe.paravt.run_marker import CPU_PLATFORM_NAME, in_our_run, on_cpu
+from recipe.paravt.run_marker import CPU_PLATFORM_NAME, in_our_run, on_cpu, run_id
+
+
+def _load_replica() -> type:
+    if on_cpu():
+        from recipe.paravt.cpu.rollout import CpuReplica
+
+        return CpuReplica
+    from recipe.paravt.rollout import RunReplica
+
+    return RunReplica
+
+
+def _register_rollout() -> None:
+    """Selects our replica and adapter; ``_ROLLOUT_REGISTRY`` is private, verl offers no other way."""
+    from verl.workers.rollout import base
+    from verl.workers.rollout.replica import RolloutReplicaRegistry
+
+    RolloutReplicaRegistry.register("vllm", _load_replica)
+    base._ROLLOUT_REGISTRY["vllm", "async"] = "recipe.paravt.rollout.RunServerAdapter"
 
 
 def register() -> None:
@@ -39,6 +59,12 @@ def register() -> None:
         register_on_nvidia()
     if in_our_run():
         from recipe.paravt import trainer  # noqa: F401  (registers itself)
+        from recipe.paravt.lifecycle.guard import guard_this_machine
+        from recipe.paravt.lifecycle.leftovers import name_shared_memory
+
+        _register_rollout()
+        name_shared_memory(run_id())
+        guard_this_machine()
 
 
 try:

@@ -2,23 +2,60 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
 import os
+import socket
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 
 def write_atomically(path: Path, lines: Iterable[str]) -> None:
     """Writes a text file so that no reader ever sees half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.writelines(line + "\n" for line in lines)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            file.writelines(line + "\n" for line in lines)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def lock_folder(folder: Path, wait_seconds: float = 60.0) -> IO[str]:
+    """Takes a run's output folder for this process and those that it hands the file to.
+
+    Args:
+        wait_seconds: a run that has just been killed is being cleaned up for some seconds.
+
+    Returns:
+        The lock, held until the last process that has it closes it or dies.
+
+    Raises:
+        BlockingIOError: another run has it, with that run's machine and process.
+    """
+    file = (folder / ".lock").open("a+", encoding="utf-8")
+    deadline = time.monotonic() + wait_seconds
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            file.seek(0)
+            owner = file.read().strip()
+            if time.monotonic() > deadline:
+                file.close()
+                raise BlockingIOError(f"{folder} is in use by another run ({owner})") from None
+            time.sleep(0.5)
+    file.truncate(0)
+    file.write(f"process {os.getpid()} on {socket.gethostname()}")
+    file.flush()
+    return file
 
 
 def _as_json(value: Any) -> Any:
@@ -41,14 +78,18 @@ class MetricsFile:
 
     def __init__(self, path: Path, last_step: int):
         self._path = path
-        kept = [line for line in self.read(path) if line["step"] <= last_step]
-        write_atomically(path, map(json.dumps, kept))
+        self._last_put: int | None = None
+        write_atomically(path, [json.dumps(line) for line in self.read(path) if line["step"] <= last_step])
 
-    def append(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Adds the line of a step."""
-        line = {"step": step, **{name: _as_json(value) for name, value in metrics.items()}}
+    def put(self, step: int, metrics: Mapping[str, Any]) -> None:
+        """Adds the line of a step, or writes it again: in the place of one that was put before for the same step."""
+        line = json.dumps({"step": step, **{name: _as_json(value) for name, value in metrics.items()}})
+        if step == self._last_put:
+            write_atomically(self._path, [*self._path.read_text(encoding="utf-8").splitlines()[:-1], line])
+            return
+        self._last_put = step
         with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+            file.write(line + "\n")
 
     @staticmethod
     def read(path: Path) -> list[dict[str, Any]]:

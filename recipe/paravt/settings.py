@@ -43,16 +43,18 @@ class LimitSettings:
 
     Attributes:
         generation_seconds, call_seconds, read_seconds: of one answer of the server, one call, one read of frames.
+        phase_seconds: of one phase of a step (generating, training, saving …); above it the run ends.
         max_failed_share: share of a step's rollouts that may fail or be lost; above it the run ends.
     """
 
     generation_seconds: float = 600.0
     call_seconds: float = 600.0
     read_seconds: float = 120.0
+    phase_seconds: float = 3600.0
     max_failed_share: float = 0.5
 
     def __post_init__(self) -> None:
-        _positive(self, "generation_seconds", "call_seconds", "read_seconds")
+        _positive(self, "generation_seconds", "call_seconds", "read_seconds", "phase_seconds")
         if not 0.0 <= self.max_failed_share <= 1.0:
             raise ValueError(f"max_failed_share is {self.max_failed_share}; it must be in [0, 1]")
 
@@ -93,6 +95,10 @@ class ParaVTSettings:
         max_parallel_calls: calls of one turn that are executed.
         max_new_tokens: sampled tokens of one turn.
         cache_bytes: decoded frames kept for each agent-loop process. Chosen here.
+        checkpoints_to_keep: whole checkpoints; one more has to fit on the disk while it is written. Chosen here.
+        sampling_seed: makes what is sampled the same in every run and after every resume, for the same weights. None:
+            vLLM's own stream, since a stream for each request costs a server under load (and on a GPU the logits are
+            not the same twice anyway). Chosen here.
     """
 
     dry_run: bool = False
@@ -106,6 +112,8 @@ class ParaVTSettings:
     max_parallel_calls: int = 5
     max_new_tokens: int = 2048
     cache_bytes: int = 2**30
+    checkpoints_to_keep: int = 2
+    sampling_seed: int | None = None
     subagent: SubagentSettings = field(default_factory=SubagentSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
     reward: RewardWeights = field(default_factory=RewardWeights)
@@ -113,7 +121,7 @@ class ParaVTSettings:
 
     def __post_init__(self) -> None:
         _one_of(self, "dispatch", DISPATCH_MODES)
-        _positive(self, "max_turns", "max_parallel_calls", "max_new_tokens", "cache_bytes")
+        _positive(self, "max_turns", "max_parallel_calls", "max_new_tokens", "cache_bytes", "checkpoints_to_keep")
         if self.fixed_frame_budget is not None and self.fixed_frame_budget < 1:
             raise ValueError(f"paravt.fixed_frame_budget is {self.fixed_frame_budget}; at least 1, or null")
 

@@ -1,12 +1,14 @@
-"""The short table at the end of a run, from its ``metrics.jsonl``."""
+"""What a run says at its end: the short table, or how far it came and how to go on."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from recipe.paravt.checkpoints import last_whole
 from recipe.paravt.run_files import MetricsFile
 
 ROWS = {
@@ -24,11 +26,12 @@ def _mean(lines: Sequence[Mapping[str, Any]], name: str) -> str:
     return f"{fmean(values):.3f}" if values else "-"
 
 
-def summary_table(output_dir: str, window: int = 5) -> str:
+def summary_table(output_dir: str, checkpoint_dir: str, window: int = 5) -> str:
     """Means over the first and the last steps, and where to look.
 
     Args:
         output_dir: a run's output folder.
+        checkpoint_dir: the folder of its checkpoints.
         window: steps that a mean is taken over; fewer where the run has less than twice as many.
     """
     folder = Path(output_dir)
@@ -43,9 +46,7 @@ def summary_table(output_dir: str, window: int = 5) -> str:
         *(f"{label:{label_width}}  {_mean(first, name):>8}  {_mean(last, name):>8}" for label, name in ROWS.items()),
     ]
     failed = sum(line.get("paravt/failed_sessions") or 0 for line in lines)
-    checkpoints = sorted(
-        (path for path in folder.glob("checkpoints/global_step_*")), key=lambda path: int(path.name.split("_")[-1])
-    )
+    checkpoint = last_whole(Path(checkpoint_dir))
     table += [
         "",
         f"steps {lines[0]['step']} to {lines[-1]['step']}, {failed:g} failed sessions",
@@ -53,6 +54,19 @@ def summary_table(output_dir: str, window: int = 5) -> str:
         f"curves       tensorboard --logdir {folder / 'tensorboard'}",
         f"rollouts     {folder / 'rollouts'}",
     ]
-    if checkpoints:
-        table.append(f"weights      {checkpoints[-1] / 'actor' / 'huggingface'}")
+    if checkpoint:
+        table.append(f"weights      {checkpoint.folder / 'actor' / 'huggingface'}")
     return "\n".join(table)
+
+
+def end_of_run(output_dir: str, checkpoint_dir: str, command: Sequence[str]) -> str:
+    """How far a run came that was ended, its last whole checkpoint, and the command that goes on from there.
+
+    Args:
+        command: that started the run.
+    """
+    lines = MetricsFile.read(Path(output_dir) / "metrics.jsonl")
+    checkpoint = last_whole(Path(checkpoint_dir))
+    step = f"the last finished step is {lines[-1]['step']}" if lines else "no step was finished"
+    saved = f"the last checkpoint is {checkpoint.folder}" if checkpoint else "there is no checkpoint"
+    return f"{step}; {saved}. The same command goes on from there:\n  {shlex.join(command)}"

@@ -6,20 +6,25 @@ Importing this module registers the trainer.
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 import transfer_queue as tq
-from tensordict import TensorDict
+from tensordict import NonTensorStack, TensorDict
 from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.workers.utils.padding import response_to_nested
 
 from recipe.paravt import verl_adapter
 from recipe.paravt.advantage import para_grpo_advantage
+from recipe.paravt.checkpoints import mark_complete, remove_old
+from recipe.paravt.lifecycle import progress
+from recipe.paravt.lifecycle.progress import Progress
 from recipe.paravt.metrics import training_metrics, validation_metrics
 from recipe.paravt.run_files import MetricsFile, write_rollouts
 from recipe.paravt.scoring import anchor_weights
@@ -32,6 +37,15 @@ _POLL_SECONDS = 0.2
 """How often the replay buffer asks for finished rollouts; verl's 2 s is most of a step of a tiny model."""
 
 
+@dataclass(frozen=True)
+class FinishedStep:
+    """What is known of a step when its weights are updated."""
+
+    batch: Any
+    metrics: dict[str, Any]
+    seconds: float
+
+
 @register_trainer("para_grpo")
 class ParaGRPOTrainer(PPOTrainerSync):
     """verl's synchronous trainer with a session and anchor aware advantage."""
@@ -40,6 +54,9 @@ class ParaGRPOTrainer(PPOTrainerSync):
         super().__init__(config)
         self.settings = ParaVTSettings.from_config(verl_adapter.to_container(config.paravt))
         self._metrics_file: MetricsFile | None = None
+        self._finished: FinishedStep | None = None
+        self._saved_step: int | None = None
+        self._num_fetched = 0
 
     def _build_replay_buffer(self) -> Any:
         # verl compares the mode with "sync" in several places; this trainer is a synchronous one.
@@ -51,6 +68,73 @@ class ParaGRPOTrainer(PPOTrainerSync):
     def fit(self, agent_loop_manager: Any) -> None:
         self._metrics_file = MetricsFile(Path(self.settings.output_dir) / "metrics.jsonl", self.global_steps)
         super().fit(agent_loop_manager)
+
+    def on_init_end(self) -> None:
+        self._report("sending weights to vLLM")
+        super().on_init_end()
+
+    def on_sample_begin(self) -> None:
+        self._report("generating")
+        super().on_sample_begin()
+
+    def on_sample_end(self) -> None:
+        self._report("training")
+        super().on_sample_end()
+
+    def on_step_end(self) -> None:
+        self._report("sending weights to vLLM")
+        super().on_step_end()
+
+    def on_validate_begin(self) -> None:
+        self._report("validating")
+        super().on_validate_begin()
+
+    def _report(self, phase: str) -> None:
+        progress.report(Progress(self.global_steps, phase))
+
+    def _fetch_one_gen_batch(self) -> Any:
+        batch = super()._fetch_one_gen_batch()
+        # verl names the prompts at random. Names from the step make the order of rows, the seeds of requests and what
+        # is logged the same in every run.
+        first = self._num_fetched
+        self._num_fetched += len(batch)
+        names = [f"step{self.global_steps}-{first + position:05d}" for position in range(len(batch))]
+        batch["uid"] = NonTensorStack(*names)
+        return batch
+
+    def _balance_batch(self, batch: Any, *args: Any, **kwargs: Any) -> Any:
+        # In the order of the prompts, not in that of their ends, which no two runs share.
+        batch.reorder(sorted(range(len(batch)), key=lambda row: verl_adapter.row_order(batch.keys[row])))
+        return super()._balance_batch(batch, *args, **kwargs)
+
+    def step(self, metrics: dict[str, Any], timing_raw: dict[str, Any]) -> Any:
+        self._num_fetched = 0
+        started = time.monotonic()
+        batch = super().step(metrics, timing_raw)
+        self._finished = FinishedStep(batch, metrics, time.monotonic() - started)
+        if progress.stop_requested():
+            self._save_checkpoint()
+            # verl's loop ends after the last step.
+            self.total_training_steps = self.global_steps
+        return batch
+
+    def _save_checkpoint(self) -> None:
+        if self._saved_step == self.global_steps:
+            return
+        assert self._finished is not None and self._metrics_file is not None  # verl saves after a step only
+        self._report("saving a checkpoint")
+        # A run that is interrupted after this step's checkpoint does not come back to this step: first what is known of
+        # it, and what is not known before its end follows.
+        batch, metrics = self._finished.batch, dict(self._finished.metrics)
+        self._write_rollouts(batch)
+        epoch = (self.global_steps - 1) // self.steps_per_epoch
+        timing = {**self.timing_raw, "step": self._finished.seconds}
+        self._compute_metrics(batch, metrics, timing, global_steps=self.global_steps, epoch=epoch)
+        super()._save_checkpoint()
+        folder = Path(self.config.trainer.default_local_dir)
+        mark_complete(folder / f"global_step_{self.global_steps}")
+        remove_old(folder, self.settings.checkpoints_to_keep)
+        self._saved_step = self.global_steps
 
     @property
     def _num_sessions(self) -> int:
@@ -99,12 +183,17 @@ class ParaGRPOTrainer(PPOTrainerSync):
     ) -> None:
         super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
         metrics.update(training_metrics(self._records(batch), self._num_sessions))
+        metrics["paravt/padding_rows"] = float(sum(map(verl_adapter.is_padding, batch.tags)))
         if self._metrics_file is not None:
-            self._metrics_file.append(global_steps, metrics)
+            self._metrics_file.put(global_steps, metrics)
 
     def _log_rollout_data(self, batch: Any, timing_raw: Any, rollout_data_dir: str) -> None:
         # verl's dump strips the special tokens from its text, so turns and calls cannot be read from it.
-        write_rollouts(Path(rollout_data_dir) / f"{self.global_steps}.jsonl", self._records(batch))
+        self._write_rollouts(batch)
+
+    def _write_rollouts(self, batch: Any) -> None:
+        if folder := self.config.trainer.rollout_data_dir:
+            write_rollouts(Path(folder) / f"{self.global_steps}.jsonl", self._records(batch))
 
     def _val_metrics_update(
         self,

@@ -6,13 +6,15 @@ import ctypes
 import signal
 import sys
 
-from recipe.paravt.run_marker import in_our_run
+from recipe.paravt.lifecycle.leftovers import name_shared_memory
+from recipe.paravt.run_marker import in_our_run, run_id
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def register() -> None:
-    """In a run of ours: the process dies with its parent, so that no EngineCore outlives a killed server.
+    """In a run of ours: the process dies with its parent, so that no EngineCore outlives a killed server, and its
+    shared memory carries the run's name.
 
     verl does this for vLLM's workers only. Outside a run of ours this does nothing.
 
@@ -21,5 +23,6 @@ def register() -> None:
     """
     if not in_our_run() or not sys.platform.startswith("linux"):
         return
+    name_shared_memory(run_id())
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
         raise SystemExit(f"paravt-verl: prctl(PR_SET_PDEATHSIG) failed, errno {ctypes.get_errno()}")

@@ -7,17 +7,8 @@ import functools
 import verl.utils.distributed
 
 
-def _load_replica() -> type:
-    from recipe.paravt.cpu.rollout import CpuReplica
-
-    return CpuReplica
-
-
 def register_cpu_backend() -> None:
-    """Selects our replica, adapter and process-group backend.
-
-    ``_ROLLOUT_REGISTRY`` is private and the process-group function has no registry; verl offers no other way.
-    """
+    """Selects our engine and process-group backend; the function has no registry, verl offers no other way."""
     initialize = verl.utils.distributed.initialize_global_process_group_ray
     if not getattr(initialize, "paravt_gloo", False):
 
@@ -29,11 +20,4 @@ def register_cpu_backend() -> None:
         initialize_with_gloo.paravt_gloo = True  # type: ignore[attr-defined]
         verl.utils.distributed.initialize_global_process_group_ray = initialize_with_gloo
 
-    # Only now: these imports bind the function above.
-    from verl.workers.rollout import base as rollout_base
-    from verl.workers.rollout.replica import RolloutReplicaRegistry
-
-    from recipe.paravt.cpu import engine  # noqa: F401  (registers itself)
-
-    RolloutReplicaRegistry.register("vllm", _load_replica)
-    rollout_base._ROLLOUT_REGISTRY["vllm", "async"] = "recipe.paravt.cpu.rollout.CpuServerAdapter"
+    from recipe.paravt.cpu import engine  # noqa: F401  (registers itself; its imports bind the function above)

@@ -1,0 +1,49 @@
+"""A run that is asked to end: SIGTERM, which a cluster sends before it takes the machine away."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from typing import Any
+
+from recipe.paravt.lifecycle import progress
+from recipe.paravt.lifecycle.watch import ProcessWatch
+
+
+class StoppableRunner:
+    """verl's task runner; from its start on SIGTERM ends the run after the current step, with a checkpoint.
+
+    ``ray.init``, which verl calls before it starts the runner, puts a handler of its own in place.
+    """
+
+    def __init__(self, watch: ProcessWatch):
+        self._watch = watch
+        self.stop_asked = False
+
+    def remote(self) -> Any:
+        signal.signal(signal.SIGTERM, self._on_sigterm)
+        from verl.trainer.main_ppo import TaskRunnerV1
+
+        return TaskRunnerV1.remote()
+
+    def options(self, **options: Any) -> Any:
+        from verl.trainer.main_ppo import TaskRunnerV1
+
+        signal.signal(signal.SIGTERM, self._on_sigterm)
+        return TaskRunnerV1.options(**options)
+
+    def _on_sigterm(self, *_: object) -> None:
+        step = self._watch.progress.step
+        if self.stop_asked or step == 0:
+            print("[paravt] SIGTERM: ending now", file=sys.stderr, flush=True)
+            raise SystemExit(128 + signal.SIGTERM)
+        self.stop_asked = True
+        print(
+            f"[paravt] SIGTERM: a checkpoint will be saved when step {step} ends, then the run ends. "
+            "A second SIGTERM ends it at once",
+            file=sys.stderr,
+            flush=True,
+        )
+        # Not here: the handler runs between two bytecodes of a thread that may hold Ray's locks.
+        threading.Thread(target=progress.request_stop, daemon=True).start()
