@@ -7,9 +7,9 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bash requirements/setup_venv.sh
-select=(-m "not long")
+select=(-m "not long and not kills")
 if [ "${1:-}" = --all ]; then
-  select=()
+  select=(-m "long or not kills")
   shift
 fi
 if [ $# -eq 0 ]; then

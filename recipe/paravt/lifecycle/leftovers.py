@@ -74,12 +74,14 @@ def own(folder: Path) -> IO[str] | None:
 
 
 def name_shared_memory(run_id: str) -> None:
-    """Makes Python name the shared-memory segments of this process after the run.
+    """Makes Python name the shared memory and the semaphores of this process, and of those it starts, after the run.
 
-    vLLM's message queues take the names that Python draws (``psm_…``), and are left in ``/dev/shm`` when their process
-    is killed. ``_make_filename`` is private; Python has no other way.
+    vLLM's message queues take the names that Python draws (``psm_…``, ``sem.mp-…``), and are left in ``/dev/shm`` when
+    their process is killed. Both places are private; Python has no other way.
     """
-    from multiprocessing import shared_memory
+    from multiprocessing import process, shared_memory
+
+    process.current_process()._config["semprefix"] = f"/{_PREFIX}{run_id}"  # type: ignore[attr-defined]
 
     shared_memory._make_filename = lambda: f"/{shared_memory_prefix(run_id)}{secrets.token_hex(4)}"  # type: ignore[attr-defined]
 

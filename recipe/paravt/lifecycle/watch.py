@@ -39,7 +39,7 @@ class WatchSettings:
     """
 
     poll_seconds: float = 3.0
-    grace_seconds: float = 20.0
+    grace_seconds: float = 10.0
     stopped_seconds: float = 30.0
     silence_seconds: float = 45.0
     phase_seconds: float = 3600.0
