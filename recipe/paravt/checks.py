@@ -36,6 +36,10 @@ def check_configuration(config: DictConfig) -> ParaVTSettings:
             "trainer.max_actor_ckpt_to_keep must be null: verl removes the old checkpoint before the new one is whole; "
             "set paravt.checkpoints_to_keep"
         )
+    if config.actor_rollout_ref.actor.checkpoint.get("async_save"):
+        raise ConfigurationError(
+            "actor_rollout_ref.actor.checkpoint.async_save must be false: nobody says when such a checkpoint is whole"
+        )
     if not rollout.calculate_log_probs:
         raise ConfigurationError("actor_rollout_ref.rollout.calculate_log_probs must be true")
     if not config.trainer.use_v1 or config.trainer.v1.trainer_mode != "para_grpo":

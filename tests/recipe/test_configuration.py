@@ -1,13 +1,23 @@
 """Every shipped configuration composes, passes our checks, and holds method values."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
+from safetensors.torch import load_file
 
 from recipe.paravt import main
-from recipe.paravt.main import ConfigurationError, check_configuration, check_files, requested_device
+from recipe.paravt.checks import (
+    ConfigurationError,
+    check_configuration,
+    check_disk,
+    check_files,
+    check_shared_memory,
+    checkpoint_bytes,
+)
+from recipe.paravt.main import requested_device
 
 CONFIG = Path(main.__file__).parent / "config"
 
@@ -70,6 +80,8 @@ def test_the_arms_differ_in_what_the_paper_says():
         ("trainer.v1.trainer_mode=sync", "trainer_mode=para_grpo"),
         ("actor_rollout_ref.rollout.calculate_log_probs=false", "calculate_log_probs must be true"),
         ("data.max_response_length=30000", "max_model_len 32768"),
+        ("trainer.max_actor_ckpt_to_keep=1", "paravt.checkpoints_to_keep"),
+        ("actor_rollout_ref.actor.checkpoint.async_save=true", "async_save must be false"),
     ],
 )
 def test_what_cannot_run_is_named(override, message):
@@ -99,6 +111,30 @@ def test_files_that_are_not_there_are_named(tmp_path):
         with pytest.raises(ConfigurationError) as error:
             check(override)
         assert message in str(error.value)
+
+
+def test_a_disk_that_is_too_small_is_named(tmp_path, tiny_model, monkeypatch):
+    config = composed("para_grpo", f"paravt.output_dir={tmp_path}", f"actor_rollout_ref.model.path={tiny_model}")
+    (tmp_path / "checkpoints").mkdir()
+    check_disk(config)
+    # Weights and two moments in float32 (the moments of the language model only), and a copy in two bytes.
+    needed = checkpoint_bytes(config)
+    parameters = sum(weight.numel() for weight in load_file(tiny_model / "model.safetensors").values())
+    assert 6 * parameters < needed < 14 * parameters
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=needed - 1))
+    with pytest.raises(ConfigurationError, match=r"one checkpoint takes at least .* GB; make room"):
+        check_disk(config)
+    config.trainer.save_freq = -1
+    check_disk(config)
+
+
+def test_shared_memory_that_is_too_small_is_named(monkeypatch):
+    usage = shutil.disk_usage("/dev/shm")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=10 << 20))
+    with pytest.raises(ConfigurationError, match=r"/dev/shm: 10 MiB are free, and a bucket of weights takes 64 MiB"):
+        check_shared_memory(composed("para_grpo", "device=cpu"))
+    check_shared_memory(composed("para_grpo"))
 
 
 def test_the_device_is_the_last_one_asked_for():

@@ -189,7 +189,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(name, signal.SIG_IGN)
     for dead_id, dead_folder in leftovers.dead_runs(folder.parent):
         clean_up(dead_id, dead_folder)
-    processes = RunProcesses(run_id())
+    processes = RunProcesses(run_id(), apart=[options.driver] if options.driver else [])
     if options.driver is None:
         failed, trouble = False, _without_driver(processes)
     else:

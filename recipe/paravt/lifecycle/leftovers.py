@@ -97,6 +97,8 @@ def of_run(run_id: str, folder: Path) -> list[Path]:
     Args:
         folder: its temporary folder.
     """
+    if not run_id:
+        raise ValueError("the run's id is empty: everything would be its own")
     places = {folder.parent, Path("/tmp"), SHARED_MEMORY}
     return sorted(path for place in places for path in place.glob(f"*{run_id}*"))
 

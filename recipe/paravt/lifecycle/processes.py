@@ -55,6 +55,20 @@ class RunProcess:
             self.descriptor = None
 
 
+@dataclass(frozen=True)
+class _End:
+    """How a process ended.
+
+    Attributes:
+        look: the number of the look that found it gone.
+    """
+
+    code: int | None
+    words: str
+    create_time: float
+    look: int
+
+
 class RunProcesses:
     """The processes of one run on this machine.
 
@@ -69,7 +83,8 @@ class RunProcesses:
         self._apart = {os.getpid(), *apart}
         self._needed = set(needed)
         self._processes: dict[int, RunProcess] = {}
-        self._ends: dict[int, tuple[int | None, str]] = {}
+        self._ends: dict[int, _End] = {}
+        self._num_looks = 0
         self._oom_kills = _oom_kills()
 
     def look(self, elapsed_seconds: float = 0.0) -> list[RunProcess]:
@@ -79,6 +94,7 @@ class RunProcesses:
             elapsed_seconds: since the last look. Looks are counted and not a clock, which would go on while the
                 machine sleeps.
         """
+        self._num_looks += 1
         for pid in psutil.pids():
             if pid not in self._processes and pid not in self._apart:
                 self._add(pid)
@@ -90,7 +106,9 @@ class RunProcesses:
                 status = psutil.STATUS_DEAD
             if status in (psutil.STATUS_DEAD, psutil.STATUS_ZOMBIE):
                 code = exit_code(pid, known.descriptor)
-                self._ends[pid] = code, f"{known} {self._describe(code)}"
+                self._ends[pid] = _End(
+                    code, f"{known} {self._describe(code)}", known.process.create_time(), self._num_looks
+                )
                 known.close()
                 del self._processes[pid]
                 continue
@@ -103,9 +121,12 @@ class RunProcesses:
 
     def trouble(self, stopped_seconds: float) -> str | None:
         """What the last look saw: a needed process that is gone, or one that is stopped for too long."""
-        for pid in self._needed:
-            if pid in self._ends:
-                return self._ends[pid][1]
+        gone = [self._ends[pid] for pid in self._needed if pid in self._ends]
+        if gone:
+            # One death brings others with it, of processes that the first one started: the oldest one was first.
+            first_look = min(end.look for end in gone) - 1
+            killed = [end for end in self._ends.values() if end.look >= first_look and (end.code or 0) < 0]
+            return min(gone + killed, key=lambda end: end.create_time).words
         for known in self._processes.values():
             if known.stopped_seconds > stopped_seconds:
                 return f"{known} was stopped and does not answer"
@@ -113,8 +134,8 @@ class RunProcesses:
 
     def killed(self, pid: int) -> str | None:
         """Which process of the run a signal has killed, and which signal, in words; none where that is not known."""
-        code, words = self._ends.get(pid, (None, ""))
-        return words if code is not None and code < 0 else None
+        end = self._ends.get(pid)
+        return end.words if end is not None and end.code is not None and end.code < 0 else None
 
     def has_stopped(self) -> bool:
         """Whether the last look saw a stopped process."""

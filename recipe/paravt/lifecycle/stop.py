@@ -22,16 +22,22 @@ class StoppableRunner:
         self.stop_asked = False
 
     def remote(self) -> Any:
-        signal.signal(signal.SIGTERM, self._on_sigterm)
+        """As verl calls its task runner."""
         from verl.trainer.main_ppo import TaskRunnerV1
 
+        self.handle_sigterm()
         return TaskRunnerV1.remote()
 
     def options(self, **options: Any) -> Any:
+        """As verl calls its task runner when it is profiled."""
         from verl.trainer.main_ppo import TaskRunnerV1
 
-        signal.signal(signal.SIGTERM, self._on_sigterm)
+        self.handle_sigterm()
         return TaskRunnerV1.options(**options)
+
+    def handle_sigterm(self) -> None:
+        """Puts the handler in place; in the main thread."""
+        signal.signal(signal.SIGTERM, self._on_sigterm)
 
     def _on_sigterm(self, *_: object) -> None:
         step = self._watch.progress.step

@@ -179,16 +179,24 @@ def dead_actor() -> tuple[int, str] | None:
     from ray._private import state
 
     job = ray.JobID(bytes.fromhex(ray.get_runtime_context().get_job_id()))
-    for actor in state.actors(job_id=job, actor_state_name="DEAD").values():
+    # One death brings others with it.
+    actors = sorted(
+        state.actors(job_id=job, actor_state_name="DEAD").values(),
+        key=lambda actor: (_reason(actor) == "OWNER_DIED", actor["EndTime"]),
+    )
+    for actor in actors:
         cause = actor["DeathCause"]
-        died = cause.actor_died_error_context
-        reason = type(died).Reason.Name(died.reason)
         if cause.HasField("oom_context"):
             return actor["Pid"], f"{_name(actor)} was killed: out of memory. {cause.oom_context.error_message}"
-        if cause.HasField("actor_died_error_context") and reason not in _MEANT:
-            first_line = " ".join(died.error_message.split())[:200]
-            return actor["Pid"], f"{_name(actor)} died ({reason}): {first_line}"
+        if cause.HasField("actor_died_error_context") and _reason(actor) not in _MEANT:
+            first_line = " ".join(cause.actor_died_error_context.error_message.split())[:200]
+            return actor["Pid"], f"{_name(actor)} died ({_reason(actor)}): {first_line}"
     return None
+
+
+def _reason(actor: dict[str, Any]) -> str:
+    died = actor["DeathCause"].actor_died_error_context
+    return type(died).Reason.Name(died.reason)
 
 
 def _name(actor: dict[str, Any]) -> str:

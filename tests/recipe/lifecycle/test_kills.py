@@ -2,7 +2,7 @@
 
 The rows that are marked ``long`` run with ``tests/run.sh --all``; all of them, in about two hours, with
 
-    pytest tests/recipe/test_kills.py -m kills -rA
+    pytest tests/recipe/lifecycle/test_kills.py -m kills -rA
 """
 
 import json
@@ -86,6 +86,8 @@ class LiveRun:
                 environment = child.environ()
             except psutil.Error:
                 continue
+            if RUN_VARIABLE not in environment:
+                continue  # forked off the driver, not yet the raylet
             self.run_id = environment[RUN_VARIABLE]
             self.processes = RunProcesses(self.run_id)
             key = f"paravt/{self.run_id}/progress"
