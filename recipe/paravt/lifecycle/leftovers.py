@@ -28,17 +28,11 @@ _LONGEST_BASE = 19
 def environment(run_id: str) -> dict[str, str]:
     """The variables that give every process of a run the run's own temporary folder.
 
-    For Ray's session (of a local cluster), vLLM's sockets and verl's locks. torch's compile cache, which is in the
-    temporary folder too, stays where it was: it serves the next run.
+    For Ray's session (of a local cluster), vLLM's sockets and verl's locks.
     """
     base = os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
     folder = Path(base if len(base) <= _LONGEST_BASE else "/tmp", _PREFIX + run_id)
-    compiled = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
-    return {
-        "TMPDIR": str(folder),
-        "RAY_TMPDIR": str(folder),
-        "TORCHINDUCTOR_CACHE_DIR": compiled or str(Path(base, f"torchinductor_{getpass.getuser()}")),
-    }
+    return {"TMPDIR": str(folder), "RAY_TMPDIR": str(folder)}
 
 
 def folder_of(run_id: str) -> Path | None:
@@ -54,6 +48,11 @@ def own(folder: Path) -> IO[str] | None:
         The open lock file, or none where another process already holds it.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with contextlib.suppress(OSError):
+        # What torch has compiled serves the next run: it stays where it would be without a folder of the run's own.
+        compiled = folder.parent / f"torchinductor_{getpass.getuser()}"
+        compiled.mkdir(exist_ok=True)
+        (folder / compiled.name).symlink_to(compiled)
     fresh = folder / f".{os.getpid()}.lock"
     try:
         # Locked before it has its name: nobody can find a lock file that is there and not held yet.
