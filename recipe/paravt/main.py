@@ -12,7 +12,6 @@ import sys
 import tempfile
 import threading
 import traceback
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
@@ -190,7 +189,7 @@ def _leave_ray() -> None:
 
 def main() -> None:
     """Entry point: marks the process, then hands over to Hydra."""
-    mark_process(os.environ, uuid.uuid4().hex[:12], requested_device(sys.argv[1:]))
+    mark_process(os.environ, leftovers.new_run_id(), requested_device(sys.argv[1:]))
     _main()
 
 

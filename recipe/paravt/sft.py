@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-import uuid
 
 import hydra
 from omegaconf import DictConfig, OmegaConf
 
+from recipe.paravt.lifecycle.leftovers import new_run_id
 from recipe.paravt.main import requested_device
 from recipe.paravt.run_marker import mark_process, on_cpu
 
@@ -35,7 +35,7 @@ def _main(config: DictConfig) -> None:
 
 def main() -> None:
     """Entry point: marks the process before verl is imported, then hands over to Hydra."""
-    mark_process(os.environ, uuid.uuid4().hex[:12], requested_device(sys.argv[1:]))
+    mark_process(os.environ, new_run_id(), requested_device(sys.argv[1:]))
     _main()
 
 

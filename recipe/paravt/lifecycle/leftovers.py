@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import getpass
 import os
+import re
 import secrets
 import shutil
 import tempfile
@@ -19,10 +20,16 @@ from typing import IO
 
 SHARED_MEMORY = Path("/dev/shm")
 _PREFIX = "paravt-"
+_RUN_ID = "[0-9a-f]{12}"
 _LOCK = "owner.lock"
 
 _LONGEST_BASE = 19
 """Characters. A Unix socket's path has 107 at most, and Ray puts 68 of its own behind ours, which has 20."""
+
+
+def new_run_id() -> str:
+    """An id that no other run on the machine has."""
+    return secrets.token_hex(6)
 
 
 def environment(run_id: str) -> dict[str, str]:
@@ -91,15 +98,22 @@ def shared_memory_prefix(run_id: str) -> str:
 
 
 def of_run(run_id: str, folder: Path) -> list[Path]:
-    """Everything that is there of a run: files, folders, sockets.
+    """Everything that is there of a run: its temporary folder, shared memory, sockets.
 
     Args:
         folder: its temporary folder.
+
+    Raises:
+        ValueError: this is no run's id; what a pattern with it finds could be anybody's.
     """
-    if not run_id:
-        raise ValueError("the run's id is empty: everything would be its own")
-    places = {folder.parent, Path("/tmp"), SHARED_MEMORY}
-    return sorted(path for place in places for path in place.glob(f"*{run_id}*"))
+    if not re.fullmatch(_RUN_ID, run_id):
+        raise ValueError(f"{run_id!r} is no run's id")
+    patterns = {
+        folder.parent: (folder.name,),
+        SHARED_MEMORY: (f"{shared_memory_prefix(run_id)}*", f"sem.{shared_memory_prefix(run_id)}*"),
+        Path("/tmp"): (f"rl-colocate-zmq-{run_id}-*",),  # verl's sockets for weights, which do not follow TMPDIR
+    }
+    return sorted(path for place, names in patterns.items() for name in names for path in place.glob(name))
 
 
 def sweep(run_id: str, folder: Path) -> None:
@@ -122,10 +136,12 @@ def dead_runs(base: Path) -> Iterator[tuple[str, Path]]:
         Ids and temporary folders.
     """
     for folder in base.glob(f"{_PREFIX}*"):
+        run_id = folder.name.removeprefix(_PREFIX)
         with contextlib.suppress(OSError):
-            if folder.stat().st_uid != os.getuid() or not (folder / _LOCK).is_file():
+            is_a_runs = re.fullmatch(_RUN_ID, run_id) and (folder / _LOCK).is_file()
+            if not is_a_runs or folder.stat().st_uid != os.getuid():
                 continue
             lock = own(folder)
             if lock is not None:
                 lock.close()
-                yield folder.name.removeprefix(_PREFIX), folder
+                yield run_id, folder

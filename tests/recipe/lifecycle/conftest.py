@@ -5,13 +5,12 @@ import signal
 import subprocess
 import sys
 import time
-import uuid
 from pathlib import Path
 
 import psutil
 import pytest
 
-from recipe.paravt.lifecycle.leftovers import SHARED_MEMORY, of_run, shared_memory_prefix
+from recipe.paravt.lifecycle.leftovers import SHARED_MEMORY, new_run_id, of_run, shared_memory_prefix
 from recipe.paravt.run_marker import RUN_VARIABLE
 
 # Its process `VLLM::EngineCore` is a needed one, `sleep` is not.
@@ -45,7 +44,7 @@ class SmallRun:
 
     def __init__(self, output_dir, ending):
         output_dir.mkdir(exist_ok=True)
-        self.run_id = f"test{uuid.uuid4().hex[:8]}"
+        self.run_id = new_run_id()
         self.driver = subprocess.Popen(
             [sys.executable, "-c", DRIVER, output_dir, ending],
             stdout=subprocess.PIPE,

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from recipe.paravt.lifecycle.leftovers import folder_of, of_run
+from recipe.paravt.lifecycle.leftovers import folder_of, new_run_id, of_run
 
 
 @pytest.mark.parametrize("ending", ["well", "failed"])
@@ -65,7 +65,7 @@ def test_a_run_that_lost_its_guard_too_is_cleaned_up_by_the_next(small_run):
 
 def test_a_machine_without_the_driver_gets_one_guard(tmp_path):
     """Two processes of a run on another machine: one guard, which cleans up when both have ended."""
-    run_id = f"other{os.getpid()}"
+    run_id = new_run_id()
     folder = Path("/tmp", f"paravt-{run_id}")
     code = "from recipe.paravt.lifecycle.guard import guard_this_machine as start; start(); start(); input()"
     environment = os.environ | {"PARAVT_RUN_ID": run_id, "TMPDIR": str(folder)}

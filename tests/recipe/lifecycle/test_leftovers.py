@@ -42,49 +42,57 @@ def test_the_temporary_folder_is_short_enough_for_sockets(monkeypatch):
     assert leftovers.environment("x")["TMPDIR"] == "/big/paravt-x"
 
 
+RUN = "0123456789ab"
+
+
 def test_a_folder_has_one_owner(tmp_path):
-    folder = tmp_path / "paravt-a"
+    folder = tmp_path / f"paravt-{RUN}"
     with leftovers.own(folder) as lock:
         assert lock is not None and leftovers.own(folder) is None
         assert list(leftovers.dead_runs(tmp_path)) == []
-    assert list(leftovers.dead_runs(tmp_path)) == [("a", folder)]
-    names = {path.name for path in folder.iterdir() if not path.is_symlink()}
-    assert names == {"owner.lock"}
+    assert list(leftovers.dead_runs(tmp_path)) == [(RUN, folder)]
+    assert {path.name for path in folder.iterdir() if not path.is_symlink()} == {"owner.lock"}
 
 
 def test_what_torch_compiled_stays_for_the_next_run(tmp_path):
-    folder = tmp_path / "paravt-a"
+    folder = tmp_path / f"paravt-{RUN}"
     leftovers.own(folder).close()
     (cache,) = folder.glob("torchinductor_*")
     (cache / "kernel.so").touch()
-    leftovers.sweep("a", folder)
+    leftovers.sweep(RUN, folder)
     assert not folder.exists() and (tmp_path / cache.name / "kernel.so").exists()
 
 
 def test_somebody_elses_folder_is_no_dead_run(tmp_path):
-    (tmp_path / "paravt-data").mkdir()
-    (tmp_path / "paravt-file").touch()
+    for name in ("paravt-data", "paravt-a", f"paravt-{RUN}c", "paravt-"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "owner.lock").touch()
+    (tmp_path / f"paravt-{RUN}").mkdir()
     assert list(leftovers.dead_runs(tmp_path)) == []
 
 
-@pytest.mark.parametrize("kind", ["file", "folder", "link"])
-def test_a_sweep_takes_what_is_the_runs(tmp_path, kind):
-    kept = tmp_path / "kept"
-    kept.mkdir()
-    (kept / "file").touch()
-    mine = tmp_path / "some-run9-thing"
-    if kind == "folder":
-        (mine / "deep").mkdir(parents=True)
-    elif kind == "link":
-        mine.symlink_to(kept)
-    else:
-        mine.touch()
-    leftovers.sweep("run9", tmp_path / "paravt-run9")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept"] and (kept / "file").exists()
+def test_a_sweep_takes_what_is_the_runs_and_nothing_else(tmp_path, monkeypatch):
+    memory = tmp_path / "shm"
+    memory.mkdir()
+    monkeypatch.setattr(leftovers, "SHARED_MEMORY", memory)
+    folder = tmp_path / f"paravt-{RUN}"
+    (folder / "ray" / "deep").mkdir(parents=True)
+    for name in (f"paravt-{RUN}-abcd", f"sem.paravt-{RUN}-x"):
+        (memory / name).touch()
+    kept = ["psm_abcd", f"notes on {RUN}.txt", "paravt-ba9876543210-abcd"]
+    for name in kept:
+        (memory / name).touch()
+        (tmp_path / name).touch()
+    socket = Path("/tmp", f"rl-colocate-zmq-{RUN}-replica-0-rank-0.sock")
+    socket.touch()
+    leftovers.sweep(RUN, folder)
+    assert sorted(path.name for path in memory.iterdir()) == sorted(kept)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*kept, "shm"]) and not socket.exists()
 
 
-def test_nothing_is_swept_for_a_run_without_a_name(tmp_path):
+@pytest.mark.parametrize("run_id", ["", "a", "*", "0123456789a*", "0123456789abc"])
+def test_nothing_is_swept_for_what_is_no_runs_id(tmp_path, run_id):
     (tmp_path / "file").touch()
-    with pytest.raises(ValueError, match="empty"):
-        leftovers.sweep("", tmp_path / "paravt-")
-    assert Path(tmp_path / "file").exists()
+    with pytest.raises(ValueError, match="is no run's id"):
+        leftovers.sweep(run_id, tmp_path / "paravt-")
+    assert (tmp_path / "file").exists()
