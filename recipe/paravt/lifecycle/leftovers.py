@@ -108,12 +108,15 @@ def of_run(run_id: str, folder: Path) -> list[Path]:
     """
     if not re.fullmatch(_RUN_ID, run_id):
         raise ValueError(f"{run_id!r} is no run's id")
-    patterns = {
-        folder.parent: (folder.name,),
-        SHARED_MEMORY: (f"{shared_memory_prefix(run_id)}*", f"sem.{shared_memory_prefix(run_id)}*"),
-        Path("/tmp"): (f"rl-colocate-zmq-{run_id}-*",),  # verl's sockets for weights, which do not follow TMPDIR
-    }
-    return sorted(path for place, names in patterns.items() for name in names for path in place.glob(name))
+    own_memory = shared_memory_prefix(run_id)
+    return sorted(
+        [
+            *folder.parent.glob(folder.name),
+            *SHARED_MEMORY.glob(f"{own_memory}*"),
+            *SHARED_MEMORY.glob(f"sem.{own_memory}*"),
+            *Path("/tmp").glob(f"rl-colocate-zmq-{run_id}-*"),  # verl's sockets for weights do not follow TMPDIR
+        ]
+    )
 
 
 def sweep(run_id: str, folder: Path) -> None:

@@ -31,7 +31,7 @@ def driver():
     started = []
 
     def start(step):
-        environment = os.environ | {"PARAVT_RUN_ID": f"0123456789ab"}
+        environment = os.environ | {"PARAVT_RUN_ID": "0123456789ab"}
         process = subprocess.Popen(
             [sys.executable, "-c", DRIVER, str(step)],
             stdout=subprocess.PIPE,
