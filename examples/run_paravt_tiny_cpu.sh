@@ -79,7 +79,7 @@ exec $PYTHON -m recipe.paravt.main --config-name "$ARM" device=cpu \
   "paravt.video_root=$DATA/train" "paravt.val_video_root=$DATA/val" \
   "paravt.output_dir=$OUTPUT_DIR" \
   "paravt.dry_run=$([ "$DRY_RUN" = 1 ] && echo true || echo false)" \
-  paravt.max_turns=2 paravt.max_new_tokens=128 paravt.subagent.max_new_tokens=48 \
+  paravt.max_turns=2 paravt.max_new_tokens=128 paravt.subagent.max_new_tokens=48 "paravt.sampling_seed=$SEED" \
   data.train_batch_size=4 data.dataloader_num_workers=0 data.max_prompt_length=2048 data.max_response_length=1024 \
   actor_rollout_ref.rollout.n=4 actor_rollout_ref.rollout.max_model_len=4096 \
   actor_rollout_ref.actor.optim.lr=1.0e-4 \

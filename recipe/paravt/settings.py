@@ -50,7 +50,7 @@ class LimitSettings:
     generation_seconds: float = 600.0
     call_seconds: float = 600.0
     read_seconds: float = 120.0
-    phase_seconds: float = 3600.0
+    phase_seconds: float = 7200.0
     max_failed_share: float = 0.5
 
     def __post_init__(self) -> None:

@@ -1,17 +1,24 @@
 """A run that is interrupted and goes on is the run that was never interrupted."""
 
+import functools
 import json
 import math
 import os
 import random
+import shutil
 import signal
 import subprocess
+import sys
+import tempfile
 import time
+from pathlib import Path
 
+import psutil
 import pytest
 
-pytestmark = [pytest.mark.train, pytest.mark.long]
+pytestmark = [pytest.mark.train]
 
+STEPS = 4
 LIMIT_SECONDS = 600
 CLOSE = 1e-4
 # What a clock says, and how much memory there is, is not the same twice.
@@ -59,55 +66,61 @@ def assert_same_metrics(found, expected):
 
 
 @pytest.fixture(scope="module")
-def steps(request):
-    return 4
-
-
-@pytest.fixture(scope="module")
-def command_of(training_command, steps):
-    def command(folder, *overrides):
-        shared = ["trainer.save_freq=1", f"trainer.total_training_steps={steps}", "paravt.sampling_seed=3"]
-        return training_command(folder, *shared, *overrides)
+def command_of(training_command):
+    def command(folder, num_steps=STEPS):
+        shared = ["trainer.save_freq=1", f"trainer.total_training_steps={num_steps}", "paravt.sampling_seed=3"]
+        return training_command(folder, *shared)
 
     return command
 
 
 @pytest.fixture(scope="module")
 def undisturbed(command_of, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("undisturbed")
-    finish(command_of(folder), folder / "log.txt")
-    return metrics(folder)
+    """The metrics of a run of so many steps that nobody interrupts."""
+
+    @functools.cache
+    def run(num_steps=STEPS):
+        folder = tmp_path_factory.mktemp("undisturbed")
+        finish(command_of(folder, num_steps), folder / "log.txt")
+        return metrics(folder)
+
+    return run
 
 
-def test_interruptions_do_not_change_a_run(command_of, run_files, undisturbed, tmp_path):
-    """Killed at a random moment, terminated, interrupted: four starts make the four steps of one."""
+@pytest.mark.parametrize(
+    ("num_steps", "signals"),
+    [
+        pytest.param(STEPS, [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], id="three", marks=pytest.mark.long),
+        pytest.param(20, 4 * [signal.SIGKILL] + 3 * [signal.SIGTERM, signal.SIGINT], id="ten", marks=pytest.mark.kills),
+    ],
+)
+def test_interruptions_do_not_change_a_run(num_steps, signals, command_of, run_files, undisturbed, tmp_path):
     draw = random.Random(0)
     run, lines = run_files(tmp_path), tmp_path / "metrics.jsonl"
-    for number, sent in enumerate((signal.SIGKILL, signal.SIGTERM, signal.SIGINT)):
+    for number, sent in enumerate(signals):
         log = tmp_path / f"{number}.txt"
-        before = num_lines(lines)
-        process = start(command_of(tmp_path), log)
-        wait_for_lines(process, lines, max(1, before), log)
+        process = start(command_of(tmp_path, num_steps), log)
+        deadline = time.monotonic() + LIMIT_SECONDS
         while "Training Progress" not in log.read_text():
+            assert process.poll() is None and time.monotonic() < deadline, log.read_text()[-3000:]
             time.sleep(0.05)
-        time.sleep(draw.uniform(0.0, 3.0))
+        # A step takes some four seconds.
+        time.sleep(draw.uniform(0.0, 8.0))
         process.send_signal(sent)
-        code = process.wait(timeout=120)
-        assert code == {signal.SIGKILL: -signal.SIGKILL, signal.SIGTERM: 143, signal.SIGINT: 1}.get(sent), (
-            log.read_text()
-        )
+        code = process.wait(timeout=180)
+        print(f"{sent.name}: exit {code}, {num_lines(lines)} steps in metrics.jsonl")
+        assert code == {signal.SIGKILL: -signal.SIGKILL, signal.SIGTERM: 143}.get(sent, code) != 0, log.read_text()
         deadline = time.monotonic() + 60
         while run.processes() and time.monotonic() < deadline:
             time.sleep(0.5)
         assert run.processes() == []
-        if sent == signal.SIGTERM:
-            text = log.read_text()
-            assert "a checkpoint will be saved when step" in text and "stopped on SIGTERM" in text
-    finish(command_of(tmp_path), tmp_path / "last.txt")
-    assert_same_metrics(metrics(tmp_path), undisturbed)
-    assert {path.name for path in (tmp_path / "rollouts").iterdir()} == {f"{step}.jsonl" for step in (1, 2, 3, 4)}
+    finish(command_of(tmp_path, num_steps), tmp_path / "last.txt")
+    assert_same_metrics(metrics(tmp_path), undisturbed(num_steps))
+    names = {path.name for path in (tmp_path / "rollouts").iterdir()}
+    assert names == {f"{step}.jsonl" for step in range(1, num_steps + 1)}
 
 
+@pytest.mark.long
 def test_half_a_checkpoint_is_named_and_ignored(command_of, undisturbed, tmp_path):
     process = start(command_of(tmp_path), tmp_path / "first.txt")
     wait_for_lines(process, tmp_path / "metrics.jsonl", 3, tmp_path / "first.txt")
@@ -119,14 +132,66 @@ def test_half_a_checkpoint_is_named_and_ignored(command_of, undisturbed, tmp_pat
     text = (tmp_path / "second.txt").read_text()
     assert f"ignoring the checkpoint {checkpoints[-1].parent}: the run ended while it was written" in text
     assert f"going on from {checkpoints[-2].parent}" in text
-    assert_same_metrics(metrics(tmp_path), undisturbed)
+    assert_same_metrics(metrics(tmp_path), undisturbed())
 
 
-def test_two_runs_at_once_are_two_runs(command_of, undisturbed, tmp_path):
+@pytest.fixture
+def somebody_elses_cluster(tmp_path_factory):
+    """A Ray cluster that was there before, as ``ray start`` makes it."""
+    folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # short: Ray's sockets are in it
+    ray = Path(sys.executable).with_name("ray")
+    options = ["--num-cpus=1", "--include-dashboard=false", "--port=0", f"--temp-dir={folder}", "--disable-usage-stats"]
+    cluster = subprocess.Popen([ray, "start", "--head", "--block", *options], start_new_session=True)
+    deadline = time.monotonic() + 60
+    while not (daemons := ray_daemons(cluster)) and time.monotonic() < deadline:
+        time.sleep(0.5)
+    assert daemons
+    yield lambda: ray_daemons(cluster) == daemons
+    for process in [*psutil.Process(cluster.pid).children(recursive=True), cluster]:
+        process.kill()
+    cluster.wait()
+    shutil.rmtree(folder)
+
+
+def ray_daemons(cluster):
+    """Pids, once both are there."""
+    names = {child.pid: child.name() for child in psutil.Process(cluster.pid).children(recursive=True)}
+    pids = {pid for pid, name in names.items() if name in ("raylet", "gcs_server")}
+    return pids if len(pids) == 2 else set()
+
+
+@pytest.mark.long
+def test_two_runs_at_once_beside_a_cluster_are_two_runs(somebody_elses_cluster, command_of, undisturbed, tmp_path):
     folders = [tmp_path / "a", tmp_path / "b"]
     for folder in folders:
         folder.mkdir()
     processes = [start(command_of(folder), folder / "log.txt") for folder in folders]
     for process, folder in zip(processes, folders, strict=True):
         assert process.wait(timeout=2 * LIMIT_SECONDS) == 0, (folder / "log.txt").read_text()[-3000:]
-        assert_same_metrics(metrics(folder), undisturbed)
+        assert_same_metrics(metrics(folder), undisturbed())
+    assert somebody_elses_cluster(), "the other cluster's daemons live"
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of its own, and how to make it larger."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=44m", "tmpfs", folder], capture_output=True).returncode:
+        pytest.skip("mounting a small file system needs root")
+    yield folder, lambda: subprocess.run(["mount", "-o", "remount,size=400m", folder], check=True)
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+@pytest.mark.long
+def test_a_disk_that_fills_up_ends_the_run_and_costs_no_step(small_disk, command_of, undisturbed, tmp_path):
+    folder, enlarge = small_disk
+    log = tmp_path / "log.txt"
+    assert start(command_of(folder), log).wait(timeout=LIMIT_SECONDS) not in (0, None)
+    error = log.read_text()
+    error = error[error.rindex("error: ") :]
+    assert f"the last checkpoint is {folder / 'checkpoints' / 'global_step_1'}" in error, error
+    enlarge()
+    finish(command_of(folder), tmp_path / "second.txt")
+    assert "ignoring the checkpoint" in (tmp_path / "second.txt").read_text()
+    assert_same_metrics(metrics(folder), undisturbed())

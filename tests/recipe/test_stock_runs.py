@@ -57,6 +57,19 @@ if __name__ == "__main__":
     assert "served" in result.stdout, result.stderr[-3000:]
 
 
+@pytest.mark.parametrize("platform", ["", "paravt_cpu"])
+def test_our_run_has_our_replica_and_adapter(platform):
+    code = """
+import verl
+from verl.workers.rollout import base
+from verl.workers.rollout.replica import RolloutReplicaRegistry
+assert base._ROLLOUT_REGISTRY["vllm", "async"] == "recipe.paravt.rollout.RunServerAdapter"
+print(RolloutReplicaRegistry.get("vllm").__name__)
+"""
+    result = python(code, PARAVT_RUN_ID="0123456789ab", CUDA_VISIBLE_DEVICES="0", VERL_PLATFORM=platform)
+    assert result.stdout.split()[-1:] == ["CpuReplica" if platform else "RunReplica"], result.stderr[-2000:]
+
+
 @pytest.mark.parametrize("module", ["recipe.paravt.plugin"])
 def test_a_plugin_that_cannot_load_stops_our_run_at_once(module):
     code = """

@@ -42,7 +42,7 @@ class WatchSettings:
     grace_seconds: float = 10.0
     stopped_seconds: float = 30.0
     silence_seconds: float = 45.0
-    phase_seconds: float = 3600.0
+    phase_seconds: float = 7200.0
 
 
 class ProcessWatch:
