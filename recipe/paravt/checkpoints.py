@@ -81,4 +81,5 @@ def remove_old(folder: Path, keep: int) -> None:
         if whole and found.step < whole[-1].step and found.step not in kept:
             # The mark goes first: half a folder must not look whole.
             (found.folder / MARK).unlink(missing_ok=True)
-            shutil.rmtree(found.folder)
+            # What cannot be removed is no reason to end a run; it is named at the next start.
+            shutil.rmtree(found.folder, ignore_errors=True)

@@ -167,7 +167,8 @@ def _train(config: DictConfig, settings: ParaVTSettings, lock: IO[str]) -> None:
     except Exception as error:
         traceback.print_exc()
         watch.look()
-        watch.trouble = watch.trouble or f"{type(error).__name__}: {str(error).strip().splitlines()[-1]}"
+        last_line = (str(error).strip().splitlines() or [""])[-1]
+        watch.trouble = watch.trouble or f"{type(error).__name__}: {last_line}"
         raise RunFailed(watch.message()) from None
     finally:
         _leave_ray()

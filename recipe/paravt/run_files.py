@@ -41,6 +41,7 @@ def lock_folder(folder: Path, wait_seconds: float = 60.0) -> IO[str]:
     """
     file = (folder / ".lock").open("a+", encoding="utf-8")
     deadline = time.monotonic() + wait_seconds
+    has_waited = False
     while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -51,6 +52,9 @@ def lock_folder(folder: Path, wait_seconds: float = 60.0) -> IO[str]:
             if time.monotonic() > deadline:
                 file.close()
                 raise BlockingIOError(f"{folder} is in use by another run ({owner})") from None
+            if not has_waited:
+                print(f"[paravt] {folder} is in use by another run ({owner}); waiting for up to {wait_seconds:g} s")
+            has_waited = True
             time.sleep(0.5)
     file.truncate(0)
     file.write(f"process {os.getpid()} on {socket.gethostname()}")
