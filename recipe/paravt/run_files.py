@@ -7,6 +7,7 @@ import json
 import math
 import os
 import socket
+import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -53,7 +54,10 @@ def lock_folder(folder: Path, wait_seconds: float = 60.0) -> IO[str]:
                 file.close()
                 raise BlockingIOError(f"{folder} is in use by another run ({owner})") from None
             if not has_waited:
-                print(f"[paravt] {folder} is in use by another run ({owner}); waiting for up to {wait_seconds:g} s")
+                print(
+                    f"[paravt] {folder} is in use by another run ({owner}); waiting for up to {wait_seconds:g} s",
+                    file=sys.stderr,
+                )
             has_waited = True
             time.sleep(0.5)
     file.truncate(0)
