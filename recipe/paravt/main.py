@@ -7,7 +7,6 @@ environment before verl is imported, because verl decides on its platform while 
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import tempfile
 import threading
@@ -158,7 +157,7 @@ def _train(config: DictConfig, settings: ParaVTSettings, lock: IO[str]) -> None:
         guard,
         WatchSettings(phase_seconds=settings.limits.phase_seconds),
     )
-    runner = StoppableRunner(watch)
+    runner = StoppableRunner()
     failed = True
     try:
         with watch:
@@ -170,13 +169,17 @@ def _train(config: DictConfig, settings: ParaVTSettings, lock: IO[str]) -> None:
         last_line = (str(error).strip().splitlines() or [""])[-1]
         watch.trouble = watch.trouble or f"{type(error).__name__}: {last_line}"
         raise RunFailed(watch.message()) from None
+    except KeyboardInterrupt:
+        if runner.ends_now:
+            raise SystemExit(runner.exit_code) from None
+        raise
     finally:
         _leave_ray()
         guard.close(failed)
     print(summary_table(**run))
     if runner.stop_asked:
         print(f"[paravt] stopped on SIGTERM. {end_of_run(**run, command=own_command())}")
-        raise SystemExit(128 + signal.SIGTERM)
+        raise SystemExit(runner.exit_code)
 
 
 def _leave_ray() -> None:

@@ -8,7 +8,6 @@ import threading
 from typing import Any
 
 from recipe.paravt.lifecycle import progress
-from recipe.paravt.lifecycle.watch import ProcessWatch
 
 
 class StoppableRunner:
@@ -17,9 +16,11 @@ class StoppableRunner:
     ``ray.init``, which verl calls before it starts the runner, puts a handler of its own in place.
     """
 
-    def __init__(self, watch: ProcessWatch):
-        self._watch = watch
+    exit_code = 128 + signal.SIGTERM
+
+    def __init__(self) -> None:
         self.stop_asked = False
+        self.ends_now = False
 
     def remote(self) -> Any:
         """As verl calls its task runner."""
@@ -40,16 +41,25 @@ class StoppableRunner:
         signal.signal(signal.SIGTERM, self._on_sigterm)
 
     def _on_sigterm(self, *_: object) -> None:
-        step = self._watch.progress.step
-        if self.stop_asked or step == 0:
+        if self.stop_asked:
+            self.ends_now = True
             print("[paravt] SIGTERM: ending now", file=sys.stderr, flush=True)
-            raise SystemExit(128 + signal.SIGTERM)
+            # Ray makes this of whatever a handler raises while it waits.
+            raise KeyboardInterrupt
         self.stop_asked = True
+        # Not here: the handler runs between two bytecodes of a thread that may hold Ray's locks.
+        threading.Thread(target=self._ask, daemon=True).start()
+
+    def _ask(self) -> None:
+        step = progress.current().step
+        if step == 0:
+            # Nothing to save yet.
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+            return
         print(
             f"[paravt] SIGTERM: a checkpoint will be saved when step {step} ends, then the run ends. "
             "A second SIGTERM ends it at once",
             file=sys.stderr,
             flush=True,
         )
-        # Not here: the handler runs between two bytecodes of a thread that may hold Ray's locks.
-        threading.Thread(target=progress.request_stop, daemon=True).start()
+        progress.request_stop()

@@ -13,16 +13,22 @@ import ray
 from recipe.paravt.lifecycle import progress
 from recipe.paravt.lifecycle.progress import Progress
 from recipe.paravt.lifecycle.stop import StoppableRunner
-class WatchInStep:
-    progress = Progress(int(sys.argv[1]), "generating")
 ray.init(address="local", num_cpus=1, include_dashboard=False)
-runner = StoppableRunner(WatchInStep())
+if sys.argv[1] != "0":
+    progress.report(Progress(int(sys.argv[1]), "generating"))
+runner = StoppableRunner()
 runner.handle_sigterm()
 print("ready", flush=True)
-while not progress.stop_requested():
-    time.sleep(0.1)
-print("asked", progress.current(), runner.stop_asked, flush=True)
-time.sleep(60)
+@ray.remote
+def wait(step):
+    while not step or not progress.stop_requested():
+        time.sleep(0.1)
+try:
+    ray.get(wait.remote(int(sys.argv[1])))
+    print("asked", progress.current(), runner.stop_asked, flush=True)
+    time.sleep(60)
+except KeyboardInterrupt:
+    sys.exit(runner.exit_code if runner.ends_now else 1)
 """
 
 
@@ -53,7 +59,7 @@ def driver():
 def test_in_a_step_the_trainer_is_asked_and_a_second_one_ends_at_once(driver):
     process = driver(step=7)
     process.send_signal(signal.SIGTERM)
-    assert process.stdout.readline() == "asked while starting True\n"
+    assert process.stdout.readline() == "asked while generating, step 7 True\n"
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 128 + signal.SIGTERM
