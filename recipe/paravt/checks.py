@@ -143,6 +143,11 @@ def checkpoint_bytes(config: DictConfig) -> int:
     )
 
 
+def disk_is_full(config: DictConfig) -> bool:
+    """Whether the next checkpoint does not fit on the disk."""
+    return shutil.disk_usage(config.trainer.default_local_dir).free < checkpoint_bytes(config)
+
+
 def check_disk(config: DictConfig) -> None:
     """Checks that one checkpoint fits on the disk.
 

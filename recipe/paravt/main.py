@@ -26,6 +26,7 @@ from recipe.paravt.checks import (
     check_files,
     check_registered,
     check_shared_memory,
+    disk_is_full,
 )
 from recipe.paravt.lifecycle import leftovers
 from recipe.paravt.lifecycle.guard import Guard, own_command
@@ -168,6 +169,8 @@ def _train(config: DictConfig, settings: ParaVTSettings, lock: IO[str]) -> None:
         watch.look()
         last_line = (str(error).strip().splitlines() or [""])[-1]
         watch.trouble = watch.trouble or f"{type(error).__name__}: {last_line}"
+        if disk_is_full(config):
+            watch.trouble += f" (the disk is full: {config.trainer.default_local_dir})"
         raise RunFailed(watch.message()) from None
     except KeyboardInterrupt:
         if runner.ends_now:

@@ -73,9 +73,9 @@ class ParaGRPOTrainer(PPOTrainerSync):
         self._report("sending weights to vLLM")
         super().on_init_end()
 
-    def on_sample_begin(self) -> None:
+    def on_step_begin(self) -> None:
         self._report("generating")
-        super().on_sample_begin()
+        super().on_step_begin()
 
     def on_sample_end(self) -> None:
         self._report("training")

@@ -46,6 +46,13 @@ def wait_for_lines(process, path, number, log):
         time.sleep(0.05)
 
 
+def wait_until_gone(run):
+    deadline = time.monotonic() + 60
+    while run.processes() and time.monotonic() < deadline:
+        time.sleep(0.5)
+    assert run.processes() == []
+
+
 def metrics(folder):
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
@@ -55,7 +62,7 @@ def assert_same_metrics(found, expected):
     for ours, theirs in zip(found, expected, strict=True):
         assert set(ours) == set(theirs)
         for name, value in theirs.items():
-            if value is None or name.startswith(NOT_COMPARED):
+            if value is None or any(part in name for part in NOT_COMPARED):
                 continue
             assert math.isclose(ours[name], value, rel_tol=CLOSE, abs_tol=CLOSE), (
                 ours["step"],
@@ -104,16 +111,13 @@ def test_interruptions_do_not_change_a_run(num_steps, signals, command_of, run_f
         while "Training Progress" not in log.read_text():
             assert process.poll() is None and time.monotonic() < deadline, log.read_text()[-3000:]
             time.sleep(0.05)
-        # A step takes some four seconds.
-        time.sleep(draw.uniform(0.0, 8.0))
+        # A step takes some four seconds, the first one after a start some twenty.
+        time.sleep(draw.uniform(0.0, 25.0))
         process.send_signal(sent)
         code = process.wait(timeout=180)
         print(f"{sent.name}: exit {code}, {num_lines(lines)} steps in metrics.jsonl")
         assert code == {signal.SIGKILL: -signal.SIGKILL, signal.SIGTERM: 143}.get(sent, code) != 0, log.read_text()
-        deadline = time.monotonic() + 60
-        while run.processes() and time.monotonic() < deadline:
-            time.sleep(0.5)
-        assert run.processes() == []
+        wait_until_gone(run)
     finish(command_of(tmp_path, num_steps), tmp_path / "last.txt")
     assert_same_metrics(metrics(tmp_path), undisturbed(num_steps))
     names = {path.name for path in (tmp_path / "rollouts").iterdir()}
@@ -121,11 +125,12 @@ def test_interruptions_do_not_change_a_run(num_steps, signals, command_of, run_f
 
 
 @pytest.mark.long
-def test_half_a_checkpoint_is_named_and_ignored(command_of, undisturbed, tmp_path):
+def test_half_a_checkpoint_is_named_and_ignored(command_of, run_files, undisturbed, tmp_path):
     process = start(command_of(tmp_path), tmp_path / "first.txt")
     wait_for_lines(process, tmp_path / "metrics.jsonl", 3, tmp_path / "first.txt")
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
+    wait_until_gone(run_files(tmp_path))
     checkpoints = sorted(tmp_path.glob("checkpoints/global_step_*/complete.json"))
     checkpoints[-1].unlink()
     finish(command_of(tmp_path), tmp_path / "second.txt")
@@ -190,7 +195,8 @@ def test_a_disk_that_fills_up_ends_the_run_and_costs_no_step(small_disk, command
     assert start(command_of(folder), log).wait(timeout=LIMIT_SECONDS) not in (0, None)
     error = log.read_text()
     error = error[error.rindex("error: ") :]
-    assert f"the last checkpoint is {folder / 'checkpoints' / 'global_step_1'}" in error, error
+    assert f"the last checkpoint is {folder / 'checkpoints' / 'global_step_'}" in error, error
+    assert "the disk is full" in error
     enlarge()
     finish(command_of(folder), tmp_path / "second.txt")
     assert "ignoring the checkpoint" in (tmp_path / "second.txt").read_text()
