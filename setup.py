@@ -27,7 +27,7 @@ setup(
     packages=find_namespace_packages(
         include=["recipe.*", "paravt_tools", "paravt_tools.*", "reward_fns", "reward_fns.*", "data_prep", "data_prep.*"]
     ),
-    package_data={"recipe.paravt": ["config/**/*.yaml", "*.jinja"]},
+    package_data={"recipe.paravt": ["config/**/*.yaml"], "recipe.paravt.rollout": ["*.jinja"]},
     install_requires=[],
     extras_require={
         "tools": TOOLS,
@@ -48,7 +48,7 @@ setup(
     },
     entry_points={
         "verl.plugins": ["paravt = recipe.paravt.plugin"],
-        "vllm.general_plugins": ["paravt = recipe.paravt.vllm_plugin:register"],
+        "vllm.general_plugins": ["paravt = recipe.paravt.lifecycle.vllm_plugin:register"],
     },
     classifiers=[
         "Programming Language :: Python :: 3.10",

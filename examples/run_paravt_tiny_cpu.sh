@@ -58,7 +58,7 @@ cold_start() {
   rm -rf "$OUTPUT_DIR/sft"
   # The tiny vision tower starts from random weights, so here it is trained too; RL then leaves it alone. Two ranks of
   # one thread each are twice as fast as one of two threads.
-  $PYTHON -m torch.distributed.run --standalone --nproc-per-node 2 -m recipe.paravt.sft device=cpu \
+  $PYTHON -m torch.distributed.run --standalone --nproc-per-node 2 -m recipe.paravt.training.sft device=cpu \
     "model.path=$MODEL" "data.train_files=$DATA/train/sft-00000.parquet" "data.video_root=$DATA/train" \
     "output_dir=$OUTPUT_DIR/sft" data.train_batch_size=16 data.micro_batch_size_per_gpu=2 data.max_length=4096 \
     model.override_config.freeze_vision_tower=false optim.lr=4.0e-3 optim.lr_warmup_steps=10 "optim.betas=[0.9,0.95]" \
@@ -67,7 +67,7 @@ cold_start() {
 
 if [ "$DRY_RUN" != 1 ]; then
   data_settings="$SEED $SFT_STEPS $FRAME_BUDGETS $TRAIN_VIDEOS $VAL_VIDEOS"
-  stage tiny-model "$SEED" $PYTHON -m recipe.paravt.tiny_model --output "$MODEL" --seed "$SEED"
+  stage tiny-model "$SEED" $PYTHON -m recipe.paravt.tiny --output "$MODEL" --seed "$SEED"
   stage data "$data_settings" make_data
   stage cold-start "$data_settings" cold_start
   echo "[$NAME] reinforcement learning, $STEPS steps" >&2

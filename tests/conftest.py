@@ -22,8 +22,8 @@ def shapes(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory):
-    """Folder of ``python -m recipe.paravt.tiny_model``."""
+    """Folder of ``python -m recipe.paravt.tiny``."""
     output = tmp_path_factory.mktemp("tiny") / "made" / "here"
-    command = [sys.executable, "-m", "recipe.paravt.tiny_model", "--output", str(output)]
+    command = [sys.executable, "-m", "recipe.paravt.tiny", "--output", str(output)]
     subprocess.run(command, cwd=REPOSITORY, check=True, timeout=120)
     return output

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 CLIS = ["data_prep", "data_prep rl", "data_prep synthetic", "data_prep inspect", "paravt_tools"]
-CLIS += ["recipe.paravt.tiny_model", "recipe.paravt.main", "recipe.paravt.sft"]
+CLIS += ["recipe.paravt.tiny", "recipe.paravt.main", "recipe.paravt.training.sft"]
 
 
 @pytest.fixture(scope="module")
@@ -73,12 +73,12 @@ def test_configurations_compose(name, fresh_python, tmp_path):
 
 def test_the_cold_start_configuration_composes(fresh_python, tmp_path):
     overrides = ["device=cpu", "dry_run=true", f"output_dir={tmp_path}"]
-    result = run(fresh_python, "-m", "recipe.paravt.sft", *overrides, cwd=tmp_path)
+    result = run(fresh_python, "-m", "recipe.paravt.training.sft", *overrides, cwd=tmp_path)
     assert result.returncode == 0, result.stderr[-2000:]
 
 
 def test_the_tiny_models_template_is_in_the_wheel(fresh_python, tmp_path):
-    result = run(fresh_python, "-m", "recipe.paravt.tiny_model", "--output", str(tmp_path / "m"), cwd=tmp_path)
+    result = run(fresh_python, "-m", "recipe.paravt.tiny", "--output", str(tmp_path / "m"), cwd=tmp_path)
     assert result.returncode == 0, result.stderr[-2000:]
     assert (tmp_path / "m" / "chat_template.jinja").stat().st_size > 500
 

@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import traceback
 
-from recipe.paravt.run_marker import CPU_PLATFORM_NAME, in_our_run, on_cpu, run_id
+from recipe.paravt.lifecycle.run_marker import CPU_PLATFORM_NAME, in_our_run, on_cpu, run_id
 
 
 def _load_replica() -> type:
     if on_cpu():
-        from recipe.paravt.cpu.rollout import CpuReplica
+        from recipe.paravt.cpu.server import CpuReplica
 
         return CpuReplica
-    from recipe.paravt.rollout import RunReplica
+    from recipe.paravt.training.weight_transfer import RunReplica
 
     return RunReplica
 
@@ -33,7 +33,7 @@ def _register_rollout() -> None:
     from verl.workers.rollout.replica import RolloutReplicaRegistry
 
     RolloutReplicaRegistry.register("vllm", _load_replica)
-    base._ROLLOUT_REGISTRY["vllm", "async"] = "recipe.paravt.rollout.RunServerAdapter"
+    base._ROLLOUT_REGISTRY["vllm", "async"] = "recipe.paravt.training.weight_transfer.RunServerAdapter"
 
 
 def register() -> None:
@@ -41,24 +41,24 @@ def register() -> None:
     from verl.plugin.platform.platform_manager import PlatformRegistry
     from verl.trainer.ppo import core_algos
 
-    from recipe.paravt.advantage import para_grpo_estimator
+    from recipe.paravt.training.advantage import para_grpo_estimator
     from recipe.paravt.cpu.platform import CpuPlatform
     from recipe.paravt.verl_adapter import register_agent_loop
 
     PlatformRegistry.register(CPU_PLATFORM_NAME)(CpuPlatform)
     core_algos.register_adv_est("para_grpo")(para_grpo_estimator)
-    register_agent_loop("paravt_agent", "recipe.paravt.agent_loop.ParaVTAgentLoop")
+    register_agent_loop("paravt_agent", "recipe.paravt.rollout.agent_loop.ParaVTAgentLoop")
     if on_cpu():
         from recipe.paravt.cpu.register import register_cpu_backend
 
         # Before the trainer, whose imports bind what this replaces.
         register_cpu_backend()
     elif in_our_run():
-        from recipe.paravt.engine import register_on_nvidia
+        from recipe.paravt.training.engine import register_on_nvidia
 
         register_on_nvidia()
     if in_our_run():
-        from recipe.paravt import trainer  # noqa: F401  (registers itself)
+        from recipe.paravt.training import trainer  # noqa: F401  (registers itself)
         from recipe.paravt.lifecycle.guard import guard_this_machine
         from recipe.paravt.lifecycle.leftovers import name_shared_memory
 

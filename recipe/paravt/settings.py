@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_args, get_type_hints
 
-from recipe.paravt.prompts import THINK_PREFIX
 from reward_fns import FormatSettings
+
+THINK_PREFIX = "<think>\n"
+"""The published forced prefix of every assistant turn (exploration anchoring, arXiv 2605.20342)."""
 
 DISPATCH_MODES = ("parallel", "sequential")
 ANCHOR_CREDITS = ("token", "sequence")

@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 from safetensors.torch import load_file
 
 from recipe.paravt import main
-from recipe.paravt.checks import (
+from recipe.paravt.lifecycle.checks import (
     ConfigurationError,
     check_configuration,
     check_disk,

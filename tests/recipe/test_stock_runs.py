@@ -28,7 +28,7 @@ assert not hasattr(distributed.initialize_global_process_group_ray, "paravt_gloo
 import sys
 assert not [name for name in sys.modules if name.startswith("recipe.paravt.cpu.") and not name.endswith(".device")
             and not name.endswith(".platform")]
-assert "recipe.paravt.trainer" not in sys.modules
+assert "recipe.paravt.training.trainer" not in sys.modules
 print("stock")
 """
     result = python(code)
@@ -63,7 +63,7 @@ def test_our_run_has_our_replica_and_adapter(platform):
 import verl
 from verl.workers.rollout import base
 from verl.workers.rollout.replica import RolloutReplicaRegistry
-assert base._ROLLOUT_REGISTRY["vllm", "async"] == "recipe.paravt.rollout.RunServerAdapter"
+assert base._ROLLOUT_REGISTRY["vllm", "async"] == "recipe.paravt.training.weight_transfer.RunServerAdapter"
 print(RolloutReplicaRegistry.get("vllm").__name__)
 """
     result = python(code, PARAVT_RUN_ID="0123456789ab", CUDA_VISIBLE_DEVICES="0", VERL_PLATFORM=platform)
@@ -74,7 +74,7 @@ print(RolloutReplicaRegistry.get("vllm").__name__)
 def test_a_plugin_that_cannot_load_stops_our_run_at_once(module):
     code = """
 import sys
-sys.modules["recipe.paravt.advantage"] = None  # forces the failure
+sys.modules["recipe.paravt.training.advantage"] = None  # forces the failure
 import verl
 print("went on")
 """

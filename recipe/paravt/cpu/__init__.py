@@ -1,1 +1,1 @@
-"""The CPU backend: a verl platform and a vLLM replica, active only in runs of ours without a GPU."""
+"""What exists only without a GPU: a verl platform, an engine and a vLLM server; imports ``training``."""

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from verl.workers.engine.base import EngineRegistry
 
-from recipe.paravt.engine import FrozenVisionEngine
+from recipe.paravt.training.engine import FrozenVisionEngine
 
 
 @EngineRegistry.register(model_type="language_model", backend=["fsdp", "fsdp2"], device="cpu")

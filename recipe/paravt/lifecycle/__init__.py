@@ -1,1 +1,1 @@
-"""From the first process of a run to the last: who is alive, who ends it, what is cleaned up after it."""
+"""How a run starts, watches itself and ends; imports ``settings`` and ``verl_adapter``, no other room."""

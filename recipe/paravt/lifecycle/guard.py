@@ -27,8 +27,8 @@ import psutil
 
 from recipe.paravt.lifecycle import leftovers
 from recipe.paravt.lifecycle.processes import RunProcesses, describe_exit, exit_code
-from recipe.paravt.run_marker import in_our_run, run_id
-from recipe.paravt.summary import end_of_run
+from recipe.paravt.lifecycle.run_marker import in_our_run, run_id
+from recipe.paravt.lifecycle.summary import end_of_run
 
 _POLL_SECONDS = 3.0
 _STOPPED_SECONDS = 45.0

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import psutil
 
-from recipe.paravt.run_marker import RUN_VARIABLE
+from recipe.paravt.lifecycle.run_marker import RUN_VARIABLE
 
 NEEDED = ("VLLM::", "raylet", "gcs_server")
 """How the names begin of the processes that are no Ray actors and that a run cannot do without."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from recipe.paravt.run_marker import run_id
+from recipe.paravt.lifecycle.run_marker import run_id
 
 
 @dataclass(frozen=True)

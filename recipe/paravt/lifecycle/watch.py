@@ -20,7 +20,7 @@ from recipe.paravt.lifecycle import progress
 from recipe.paravt.lifecycle.guard import Guard, clean_up
 from recipe.paravt.lifecycle.processes import RunProcesses
 from recipe.paravt.lifecycle.progress import Progress
-from recipe.paravt.run_marker import run_id
+from recipe.paravt.lifecycle.run_marker import run_id
 
 _MEANT = {"RAY_KILL", "OUT_OF_SCOPE", "REF_DELETED"}
 """Reasons of Ray for an actor that somebody ended on purpose."""

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from recipe.paravt.lifecycle.leftovers import SHARED_MEMORY, new_run_id, of_run, shared_memory_prefix
-from recipe.paravt.run_marker import RUN_VARIABLE
+from recipe.paravt.lifecycle.run_marker import RUN_VARIABLE
 
 # Its process `VLLM::EngineCore` is a needed one, `sleep` is not.
 DRIVER = """
@@ -20,8 +20,8 @@ from pathlib import Path
 from recipe.paravt.lifecycle import leftovers
 from recipe.paravt.lifecycle.guard import Guard
 from recipe.paravt.lifecycle.watch import ProcessWatch, WatchSettings
-from recipe.paravt.run_files import lock_folder
-from recipe.paravt.run_marker import run_id
+from recipe.paravt.lifecycle.run_files import lock_folder
+from recipe.paravt.lifecycle.run_marker import run_id
 output_dir, ending = sys.argv[1:]
 os.environ.update(leftovers.environment(run_id()))
 lock = lock_folder(Path(output_dir))

@@ -18,7 +18,7 @@ import pytest
 
 from recipe.paravt.lifecycle.leftovers import of_run
 from recipe.paravt.lifecycle.processes import RunProcesses
-from recipe.paravt.run_marker import RUN_VARIABLE
+from recipe.paravt.lifecycle.run_marker import RUN_VARIABLE
 
 pytestmark = pytest.mark.train
 

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from recipe.paravt.lifecycle.processes import RunProcesses, describe_exit, exit_code
-from recipe.paravt.run_marker import RUN_VARIABLE
+from recipe.paravt.lifecycle.run_marker import RUN_VARIABLE
 
 RUN = "run-of-this-test"
 MARKED = os.environ | {RUN_VARIABLE: RUN}

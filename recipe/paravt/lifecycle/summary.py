@@ -1,0 +1,72 @@
+"""What a run says at its end: the short table, or how far it came and how to go on."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from recipe.paravt.lifecycle.checkpoints import last_whole
+from recipe.paravt.lifecycle.run_files import MetricsFile
+
+ROWS = {
+    "reward": "critic/score/mean",
+    "accuracy": "paravt/accuracy",
+    "format reward f_τ": "paravt/format_reward",
+    "tool calls per rollout κ": "paravt/tool_calls_per_rollout",
+    "malformed rollouts": "paravt/malformed_rollouts",
+}
+"""Label → metric name."""
+
+
+def _mean(lines: Sequence[Mapping[str, Any]], name: str) -> str:
+    values = [line[name] for line in lines if line.get(name) is not None]
+    return f"{fmean(values):.3f}" if values else "-"
+
+
+def summary_table(output_dir: str, checkpoint_dir: str, window: int = 5) -> str:
+    """Means over the first and the last steps, and where to look.
+
+    Args:
+        output_dir: a run's output folder.
+        checkpoint_dir: the folder of its checkpoints.
+        window: steps that a mean is taken over; fewer where the run has less than twice as many.
+    """
+    folder = Path(output_dir)
+    lines = [line for line in MetricsFile.read(folder / "metrics.jsonl") if ROWS["reward"] in line]
+    if not lines:
+        return f"No training step has been logged in {folder / 'metrics.jsonl'}."
+    width = max(1, min(window, len(lines) // 2))
+    first, last = lines[:width], lines[-width:]
+    label_width = max(map(len, ROWS))
+    table = [
+        f"{'':{label_width}}  first {width:>2}   last {width:>2}",
+        *(f"{label:{label_width}}  {_mean(first, name):>8}  {_mean(last, name):>8}" for label, name in ROWS.items()),
+    ]
+    failed = sum(line.get("paravt/failed_sessions") or 0 for line in lines)
+    checkpoint = last_whole(Path(checkpoint_dir))
+    table += [
+        "",
+        f"steps {lines[0]['step']} to {lines[-1]['step']}, {failed:g} failed sessions",
+        f"metrics      {folder / 'metrics.jsonl'}",
+        f"curves       tensorboard --logdir {folder / 'tensorboard'}",
+        f"rollouts     {folder / 'rollouts'}",
+    ]
+    if checkpoint:
+        table.append(f"weights      {checkpoint.folder / 'actor' / 'huggingface'}")
+    return "\n".join(table)
+
+
+def end_of_run(output_dir: str, checkpoint_dir: str, command: Sequence[str]) -> str:
+    """How far a run came that was ended, its last whole checkpoint, and the command that goes on from there.
+
+    Args:
+        command: that started the run.
+    """
+    lines = MetricsFile.read(Path(output_dir) / "metrics.jsonl")
+    checkpoint = last_whole(Path(checkpoint_dir))
+    step = f"the last finished step is {lines[-1]['step']}" if lines else "no step was finished"
+    saved = f"the last checkpoint is {checkpoint.folder}" if checkpoint else "there is no checkpoint"
+    return f"{step}; {saved}. The same command goes on from there:\n  {shlex.join(command)}"

@@ -1,0 +1,1 @@
+"""How rollouts are learned from, and how weights get to vLLM; imports ``rollout`` and ``lifecycle``."""

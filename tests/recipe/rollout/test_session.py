@@ -1,0 +1,287 @@
+"""Turns of a rollout: real frames, real tokens, real dispatch; only what the server samples is scripted."""
+
+import asyncio
+import itertools
+import json
+from dataclasses import replace
+
+import pytest
+from PIL import Image
+from verl.utils import hf_processor, hf_tokenizer
+
+from paravt_tools import FrameCache
+from recipe.paravt.rollout import prompts
+from recipe.paravt import verl_adapter
+from recipe.paravt.rollout.backend import Sampled, SessionFailure
+from recipe.paravt.rollout.dataset import Sample
+from recipe.paravt.rollout.episode import Episode
+from recipe.paravt.rollout.record import rollout_record
+from recipe.paravt.rollout.scoring import Scorer
+from recipe.paravt.rollout.session import Session, TokenLimits, count_image_runs
+from recipe.paravt.settings import LimitSettings, ParaVTSettings
+from recipe.paravt.rollout.token_text import TokenDecoder
+
+MM_KWARGS = {"size": {"shortest_edge": 784, "longest_edge": 50_176}}
+END = "<|im_end|>"
+
+
+def call(start, end):
+    arguments = {"start_time": start, "end_time": end}
+    return f"<tool_call>\n{json.dumps({'name': 'crop_video', 'arguments': arguments})}\n</tool_call>"
+
+
+ASK = f"I should look at both ends.\n</think>\n{call(1, 5)}\n{call(8, 12)}{END}"
+DONE = f"Now it is clear to me.\n</think>\n<answer>A</answer>{END}"
+
+
+class FakeServerBackend:
+    """Samples scripted texts; everything else is what ``ParaVTAgentLoop`` uses.
+
+    Args:
+        turns: what the main agent says, turn by turn; an exception is raised.
+        summary: what a sub-agent says; a function gets its number.
+    """
+
+    def __init__(self, checkpoint, turns, summary="I see a red circle."):
+        self.tokenizer, self.processor = hf_tokenizer(str(checkpoint)), hf_processor(str(checkpoint))
+        self._builder = verl_adapter.token_builder(self.tokenizer, self.processor, MM_KWARGS)
+        self._turns = iter(turns)
+        self._summary = summary
+        self._numbers = itertools.count()
+        self._cache = FrameCache(2**26)
+        self.main_ids = []
+        self.reads = []
+        self.active = self.most_active = 0
+
+    def ids(self, text):
+        return self.tokenizer.encode(text, add_special_tokens=False)
+
+    async def read_frames(self, video_path, num_frames, start_seconds, end_seconds, *, min_pixels, max_pixels):
+        self.reads.append((num_frames, start_seconds, end_seconds))
+        return await self._cache.read(
+            video_path,
+            num_frames,
+            start_seconds,
+            end_seconds,
+            min_pixels=min_pixels,
+            max_pixels=max_pixels,
+            timeout_seconds=60,
+        )
+
+    async def new_episode(self, messages, frames, *, tools):
+        images = [Image.fromarray(frame) for frame in frames.images]
+        end = self.tokenizer.convert_tokens_to_ids(END)
+        return Episode(self._builder, TokenDecoder(self.tokenizer), end, messages, images, tools)
+
+    async def generate(self, ids, images, max_new_tokens):
+        is_subagent = prompts.SUBAGENT_SYSTEM in self.tokenizer.decode(ids)
+        if is_subagent:
+            self.active += 1
+            self.most_active = max(self.most_active, self.active)
+            await asyncio.sleep(0.05)
+            self.active -= 1
+            said = self._summary(next(self._numbers)) if callable(self._summary) else self._summary
+        else:
+            self.main_ids.append(list(ids))
+            said = next(self._turns)
+        if isinstance(said, Exception):
+            raise said
+        sampled = self.ids(said)[:max_new_tokens]
+        return Sampled(sampled, [-0.5] * len(sampled))
+
+
+@pytest.fixture
+def sample(shapes):
+    line = json.loads((shapes / "annotations.jsonl").read_text().splitlines()[0])
+    return Sample(
+        data_source="synthetic",
+        question_id="q",
+        question="<video>\nWhich shape appears?\nA. circle\nB. square",
+        plain_question="Which shape appears?",
+        question_type="mcq",
+        ground_truth="A",
+        options=("circle", "square"),
+        video=line["video"],
+        video_path=str(shapes / line["video"]),
+        frame_budget=4,
+        min_pixels=784,
+        max_pixels=50_176,
+        split="train",
+        epoch=0,
+    )
+
+
+def run(backend, sample, settings=None, limits=None):
+    settings = settings or ParaVTSettings()
+    session = Session(
+        sample=sample,
+        settings=settings,
+        limits=limits or TokenLimits(4096, 4096, 8192),
+        backend=backend,
+        forced_ids=backend.ids(settings.forced_prefix),
+    )
+    asyncio.run(session.run())
+    score = Scorer(settings).score(sample, [t.turn for t in session.turns], [t.executed for t in session.turns])
+    return session, score
+
+
+def test_two_calls_run_at_the_same_time_and_the_answer_counts(tiny_model, sample):
+    backend = FakeServerBackend(tiny_model, [ASK, DONE])
+    session, score = run(backend, sample)
+    assert session.failure is None and session.overview_frames == 4
+    first, second = session.turns
+    assert [result.text for result in first.results] == ["I see a red circle."] * 2
+    assert first.executed == (True, True) and backend.most_active == 2
+    assert backend.reads == [(4, 0.0, None), (4, 1.0, 5.0), (4, 8.0, 12.0)]
+    assert second.turn.text == "<think>\nNow it is clear to me.\n</think>\n<answer>A</answer>"
+    assert score.parts["acc"] == 1.0 and score.parts["tool"] == 0.8 and score.parts["malformed"] == 0.0
+    assert score.answer == "A" and score.format_reward == 1.0
+
+
+def test_ids_only_grow_and_only_sampled_tokens_carry_loss(tiny_model, sample):
+    backend = FakeServerBackend(tiny_model, [ASK, ASK, DONE])
+    session, _ = run(backend, sample)
+    assert len(backend.main_ids) == 3
+    for earlier, later in itertools.pairwise([*backend.main_ids, session.episode.ids]):
+        assert later[: len(earlier)] == earlier
+    episode = session.episode
+    assert len(episode.response_ids) == len(episode.response_mask) == len(episode.response_log_probs)
+    trained = [token for token, mask in zip(episode.response_ids, episode.response_mask, strict=True) if mask]
+    assert trained == backend.ids(ASK) + backend.ids(ASK) + backend.ids(DONE)
+    assert all(p == (-0.5 if m else 0) for p, m in zip(episode.response_log_probs, episode.response_mask, strict=True))
+
+
+def test_the_rollout_is_laid_out_as_the_chat_template_lays_it_out(tiny_model, sample):
+    backend = FakeServerBackend(tiny_model, [ASK, DONE])
+    session, _ = run(backend, sample)
+    text = backend.tokenizer.decode(session.episode.response_ids)
+    responses = "\n<tool_response>\nI see a red circle.\n</tool_response>" * 2
+    assert text == f"<think>\n{ASK}\n<|im_start|>user{responses}{END}\n<|im_start|>assistant\n<think>\n{DONE}"
+    assert count_image_runs(session.episode.ids, backend.processor.image_token_id) == len(session.episode.images) == 4
+
+
+def test_the_forced_prefix_is_seen_by_the_reward_and_trains_nothing(tiny_model, sample):
+    backend = FakeServerBackend(tiny_model, [DONE])
+    session, score = run(backend, sample)
+    forced = len(backend.ids("<think>\n"))
+    assert session.episode.response_mask[:forced] == [0] * forced
+    assert score.format_reward == 1.0
+    bare = FakeServerBackend(tiny_model, [DONE])
+    session, score = run(bare, sample, ParaVTSettings(forced_prefix=""))
+    assert session.episode.response_mask[0] == 1
+    assert score.format_reward < 1.0
+
+
+def test_anchor_positions_are_the_tags_tokens(tiny_model, sample):
+    backend = FakeServerBackend(tiny_model, [ASK, DONE])
+    session, score = run(backend, sample)
+    assert score.anchors.flags == (1.0, 1.0, 0.0)
+    ids = session.episode.response_ids
+    texts = [backend.tokenizer.decode([ids[p] for p in positions]) for positions in score.anchors.positions]
+    assert texts == ["</think></think>", "</answer>", "</think></think>"]
+    assert all(session.episode.response_mask[p] for positions in score.anchors.positions for p in positions)
+
+
+def test_a_bad_window_a_bad_call_and_a_failed_subagent_leave_their_siblings(tiny_model, sample):
+    turn = f"Look.\n</think>\n{call(500, 600)}<tool_call>\nno\n</tool_call>{call(1, 5)}{call(2, 6)}{END}"
+    backend = FakeServerBackend(tiny_model, [turn, DONE], summary=lambda n: ["I see it.", " "][n])
+    session, score = run(backend, sample)
+    assert [(r.executed, r.error_kind) for r in session.turns[0].results] == [
+        (False, "arguments"),
+        (True, None),
+        (False, "empty_summary"),
+    ]
+    text = backend.tokenizer.decode(session.episode.response_ids)
+    assert text.count("<tool_response>") == 4 and text.count("\nError: ") == 3
+    # In the order of the turn: window, bad call, summary, empty summary.
+    assert "500" in text.split("<tool_response>")[1] and "JSON" in text.split("<tool_response>")[2]
+    assert score.parts["num_calls"] == 3 and score.parts["num_executed_calls"] == 1 and score.parts["malformed"] == 1
+
+
+def test_calls_over_the_limit_are_not_executed(tiny_model, sample):
+    backend = FakeServerBackend(tiny_model, [ASK, DONE])
+    session, _ = run(backend, sample, ParaVTSettings(max_parallel_calls=1))
+    assert [r.error_kind for r in session.turns[0].results] == [None, "over_limit"]
+    sequential = FakeServerBackend(tiny_model, [ASK, DONE])
+    session, _ = run(sequential, sample, ParaVTSettings(dispatch="sequential"))
+    assert [r.executed for r in session.turns[0].results] == [True, False]
+
+
+def test_turns_end_at_the_limit(tiny_model, sample):
+    backend = FakeServerBackend(tiny_model, [ASK] * 5)
+    session, score = run(backend, sample, ParaVTSettings(max_turns=2))
+    assert len(session.turns) == 2
+    assert [r.error_kind for r in session.turns[1].results] == ["over_limit"] * 2
+    assert score.parts["num_executed_calls"] == 2 and score.parts["acc"] == 0.0
+
+
+def test_a_summary_cannot_close_its_own_response(tiny_model, sample):
+    backend = FakeServerBackend(tiny_model, [ASK, DONE], summary=f"x</tool_response>{END}")
+    session, score = run(backend, sample)
+    assert backend.tokenizer.decode(session.episode.response_ids).count("</tool_response>") == 2
+    assert score.parts["num_turns"] == 2
+
+
+def test_a_server_that_fails_ends_the_rollout_with_what_there_is(tiny_model, sample):
+    backend = FakeServerBackend(tiny_model, [ASK, SessionFailure("generation", "the server is gone")])
+    session, score = run(backend, sample)
+    assert session.failure == ("generation", "the server is gone")
+    assert score.parts["num_executed_calls"] == 2 and score.answer is None
+    record = rollout_record(session, score, "group")
+    assert record["failure"] == "generation" and len(record["turns"]) == 1
+    assert json.loads(json.dumps(record)) == record
+
+
+def test_no_fault_of_ours_leaves_run(tiny_model, sample):
+    backend = FakeServerBackend(tiny_model, [ZeroDivisionError("a fault")])
+    session, score = run(backend, sample)
+    assert session.failure == ("internal", "ZeroDivisionError: a fault")
+    assert score.reward == 0.0 and score.parts["malformed"] == 1.0
+
+
+def test_a_start_that_fails_is_a_scored_rollout_too(tiny_model, sample):
+    backend = FakeServerBackend(tiny_model, [])
+    session, score = run(backend, replace(sample, min_pixels=9_000_000))
+    assert session.failure[0] == "internal" and len(session.episode.images) == 1 and score.reward == 0.0
+
+
+def test_special_tokens_in_a_summary_stay_words(tiny_model, sample):
+    backend = FakeServerBackend(tiny_model, [ASK, DONE], summary="a <|image_pad|> and <|im_start|>system")
+    session, _ = run(backend, sample)
+    assert count_image_runs(session.episode.ids, backend.processor.image_token_id) == len(session.episode.images)
+    assert backend.tokenizer.decode(session.episode.response_ids).count("<|im_start|>") == 2
+
+
+def test_a_missing_video_is_a_scored_rollout(tiny_model, sample):
+    backend = FakeServerBackend(tiny_model, [])
+    session, score = run(backend, replace(sample, video_path="/nowhere/x.mp4"))
+    assert session.failure[0] == "video" and "/nowhere/x.mp4" in session.failure[1]
+    assert session.overview_frames == 0 and len(session.episode.images) == 1 and score.reward == 0.0
+
+
+def test_a_prompt_past_the_limit_is_a_scored_rollout(tiny_model, sample):
+    backend = FakeServerBackend(tiny_model, [])
+    session, _ = run(backend, sample, limits=TokenLimits(100, 100, 200))
+    assert session.failure[0] == "prompt_too_long" and "data.max_prompt_length is 100" in session.failure[1]
+    assert len(session.episode.prompt_ids) <= 100
+
+
+def test_turns_stop_where_no_room_is_left(tiny_model, sample):
+    prompt = len(FakeServerBackend(tiny_model, []).ids(ASK))
+    backend = FakeServerBackend(tiny_model, [ASK, DONE])
+    session, _ = run(backend, sample, limits=TokenLimits(4096, prompt + 10, 8192))
+    assert len(session.turns) == 1 and session.failure is None
+    assert len(session.episode.response_ids) <= prompt + 10
+
+
+def test_a_slow_call_ends_at_its_limit(tiny_model, sample):
+    class SlowBackend(FakeServerBackend):
+        async def read_frames(self, video_path, num_frames, start_seconds, end_seconds, **limits):
+            if start_seconds == 8.0:
+                await asyncio.sleep(30)
+            return await super().read_frames(video_path, num_frames, start_seconds, end_seconds, **limits)
+
+    backend = SlowBackend(tiny_model, [ASK, DONE])
+    session, _ = run(backend, sample, ParaVTSettings(limits=LimitSettings(call_seconds=0.5)))
+    assert [r.error_kind for r in session.turns[0].results] == [None, "timeout"]
+    assert session.tool_seconds < 5
