@@ -18,6 +18,7 @@ from typing import IO
 import hydra
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from recipe.paravt.lifecycle import leftovers
 from recipe.paravt.lifecycle.checkpoints import checkpoints
 from recipe.paravt.lifecycle.checks import (
     ConfigurationError,
@@ -28,14 +29,13 @@ from recipe.paravt.lifecycle.checks import (
     check_shared_memory,
     disk_is_full,
 )
-from recipe.paravt.lifecycle import leftovers
 from recipe.paravt.lifecycle.guard import Guard, own_command
-from recipe.paravt.lifecycle.stop import StoppableRunner
-from recipe.paravt.lifecycle.watch import ProcessWatch, WatchSettings
 from recipe.paravt.lifecycle.run_files import lock_folder
 from recipe.paravt.lifecycle.run_marker import mark_process, run_environment, run_id
-from recipe.paravt.settings import ParaVTSettings
+from recipe.paravt.lifecycle.stop import StoppableRunner
 from recipe.paravt.lifecycle.summary import end_of_run, summary_table
+from recipe.paravt.lifecycle.watch import ProcessWatch, WatchSettings
+from recipe.paravt.settings import ParaVTSettings
 
 
 class RunFailed(RuntimeError):

@@ -41,8 +41,8 @@ def register() -> None:
     from verl.plugin.platform.platform_manager import PlatformRegistry
     from verl.trainer.ppo import core_algos
 
-    from recipe.paravt.training.advantage import para_grpo_estimator
     from recipe.paravt.cpu.platform import CpuPlatform
+    from recipe.paravt.training.advantage import para_grpo_estimator
     from recipe.paravt.verl_adapter import register_agent_loop
 
     PlatformRegistry.register(CPU_PLATFORM_NAME)(CpuPlatform)
@@ -58,9 +58,9 @@ def register() -> None:
 
         register_on_nvidia()
     if in_our_run():
-        from recipe.paravt.training import trainer  # noqa: F401  (registers itself)
         from recipe.paravt.lifecycle.guard import guard_this_machine
         from recipe.paravt.lifecycle.leftovers import name_shared_memory
+        from recipe.paravt.training import trainer  # noqa: F401  (registers itself)
 
         _register_rollout()
         name_shared_memory(run_id())

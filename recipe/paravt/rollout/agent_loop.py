@@ -21,8 +21,8 @@ from recipe.paravt.rollout.episode import Episode
 from recipe.paravt.rollout.record import rollout_record
 from recipe.paravt.rollout.scoring import Scorer
 from recipe.paravt.rollout.session import Session, TokenLimits, count_image_runs
-from recipe.paravt.settings import ParaVTSettings
 from recipe.paravt.rollout.token_text import TokenDecoder
+from recipe.paravt.settings import ParaVTSettings
 
 logger = logging.getLogger(__name__)
 

@@ -30,8 +30,8 @@ from recipe.paravt.rollout import prompts
 from recipe.paravt.rollout.backend import Backend, SessionFailure
 from recipe.paravt.rollout.dataset import Sample
 from recipe.paravt.rollout.episode import AssistantTurn, Episode
-from recipe.paravt.settings import ParaVTSettings
 from recipe.paravt.rollout.subagent import Subagent
+from recipe.paravt.settings import ParaVTSettings
 
 logger = logging.getLogger(__name__)
 

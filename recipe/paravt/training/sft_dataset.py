@@ -17,8 +17,8 @@ from PIL import Image
 from torch.utils.data import Dataset
 
 from paravt_tools import CROP_VIDEO_SCHEMA, read_frames
-from recipe.paravt.rollout import prompts
 from recipe.paravt import verl_adapter
+from recipe.paravt.rollout import prompts
 from recipe.paravt.rollout.dataset import without_none
 from recipe.paravt.rollout.episode import Episode
 from recipe.paravt.rollout.token_text import TokenDecoder

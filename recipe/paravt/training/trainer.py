@@ -21,14 +21,14 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.workers.utils.padding import response_to_nested
 
 from recipe.paravt import verl_adapter
-from recipe.paravt.training.advantage import para_grpo_advantage
-from recipe.paravt.lifecycle.checkpoints import mark_complete, remove_old
 from recipe.paravt.lifecycle import progress
+from recipe.paravt.lifecycle.checkpoints import mark_complete, remove_old
 from recipe.paravt.lifecycle.progress import Progress
-from recipe.paravt.training.metrics import training_metrics, validation_metrics
 from recipe.paravt.lifecycle.run_files import MetricsFile, write_rollouts
 from recipe.paravt.rollout.scoring import anchor_weights
 from recipe.paravt.settings import ParaVTSettings
+from recipe.paravt.training.advantage import para_grpo_advantage
+from recipe.paravt.training.metrics import training_metrics, validation_metrics
 from reward_fns.structure import ANCHOR_KINDS
 
 logger = logging.getLogger(__name__)

@@ -10,16 +10,16 @@ from PIL import Image
 from verl.utils import hf_processor, hf_tokenizer
 
 from paravt_tools import FrameCache
-from recipe.paravt.rollout import prompts
 from recipe.paravt import verl_adapter
+from recipe.paravt.rollout import prompts
 from recipe.paravt.rollout.backend import Sampled, SessionFailure
 from recipe.paravt.rollout.dataset import Sample
 from recipe.paravt.rollout.episode import Episode
 from recipe.paravt.rollout.record import rollout_record
 from recipe.paravt.rollout.scoring import Scorer
 from recipe.paravt.rollout.session import Session, TokenLimits, count_image_runs
-from recipe.paravt.settings import LimitSettings, ParaVTSettings
 from recipe.paravt.rollout.token_text import TokenDecoder
+from recipe.paravt.settings import LimitSettings, ParaVTSettings
 
 MM_KWARGS = {"size": {"shortest_edge": 784, "longest_edge": 50_176}}
 END = "<|im_end|>"

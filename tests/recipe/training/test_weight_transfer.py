@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from recipe.paravt.rollout.agent_loop import ParaVTAgentLoop
 from recipe.paravt.lifecycle.leftovers import of_run
+from recipe.paravt.rollout.agent_loop import ParaVTAgentLoop
 from recipe.paravt.settings import ParaVTSettings
 
 pytest.importorskip("vllm")
