@@ -18,6 +18,7 @@ from typing import IO
 import hydra
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from recipe.paravt import verl_adapter
 from recipe.paravt.lifecycle import leftovers
 from recipe.paravt.lifecycle.checkpoints import checkpoints
 from recipe.paravt.lifecycle.checks import (
@@ -90,14 +91,7 @@ def _run(config: DictConfig) -> None:
     settings = check_configuration(config)
     check_registered()
 
-    from verl.trainer.ppo.utils import need_critic, need_reference_policy
-    from verl.utils.config import validate_config
-
-    validate_config(
-        config=config,
-        use_reference_policy=need_reference_policy(config),
-        use_critic=need_critic(config),
-    )
+    verl_adapter.validate(config)
     if settings.dry_run:
         print(OmegaConf.to_yaml(config, resolve=True))
         return
@@ -147,8 +141,6 @@ def _train(config: DictConfig, settings: ParaVTSettings, lock: IO[str]) -> None:
     Raises:
         RunFailed: with what died, or what verl raised, how far the run came and how to go on.
     """
-    from verl.trainer.main_ppo import run_ppo
-
     os.environ.update(leftovers.environment(run_id()))
     tempfile.tempdir = None  # Python remembers the folder it was asked for first
     run = {"output_dir": config.paravt.output_dir, "checkpoint_dir": config.trainer.default_local_dir}
@@ -162,7 +154,7 @@ def _train(config: DictConfig, settings: ParaVTSettings, lock: IO[str]) -> None:
     failed = True
     try:
         with watch:
-            run_ppo(config, task_runner_class=runner)
+            verl_adapter.run_ppo(config, runner)
         failed = False
     except Exception as error:
         traceback.print_exc()

@@ -27,27 +27,15 @@ def _load_replica() -> type:
     return RunReplica
 
 
-def _register_rollout() -> None:
-    """Selects our replica and adapter; ``_ROLLOUT_REGISTRY`` is private, verl offers no other way."""
-    from verl.workers.rollout import base
-    from verl.workers.rollout.replica import RolloutReplicaRegistry
-
-    RolloutReplicaRegistry.register("vllm", _load_replica)
-    base._ROLLOUT_REGISTRY["vllm", "async"] = "recipe.paravt.training.weight_transfer.RunServerAdapter"
-
-
 def register() -> None:
     """Registers everything; safe to call twice."""
-    from verl.plugin.platform.platform_manager import PlatformRegistry
-    from verl.trainer.ppo import core_algos
-
+    from recipe.paravt import verl_adapter
     from recipe.paravt.cpu.platform import CpuPlatform
     from recipe.paravt.training.advantage import para_grpo_estimator
-    from recipe.paravt.verl_adapter import register_agent_loop
 
-    PlatformRegistry.register(CPU_PLATFORM_NAME)(CpuPlatform)
-    core_algos.register_adv_est("para_grpo")(para_grpo_estimator)
-    register_agent_loop("paravt_agent", "recipe.paravt.rollout.agent_loop.ParaVTAgentLoop")
+    verl_adapter.register_platform(CPU_PLATFORM_NAME, CpuPlatform)
+    verl_adapter.register_advantage_estimator("para_grpo", para_grpo_estimator)
+    verl_adapter.register_agent_loop("paravt_agent", "recipe.paravt.rollout.agent_loop.ParaVTAgentLoop")
     if on_cpu():
         from recipe.paravt.cpu.register import register_cpu_backend
 
@@ -62,7 +50,7 @@ def register() -> None:
         from recipe.paravt.lifecycle.leftovers import name_shared_memory
         from recipe.paravt.training import trainer  # noqa: F401  (registers itself)
 
-        _register_rollout()
+        verl_adapter.register_rollout(_load_replica, "recipe.paravt.training.weight_transfer.RunServerAdapter")
         name_shared_memory(run_id())
         guard_this_machine()
 

@@ -45,6 +45,7 @@ class LimitSettings:
 
     Attributes:
         generation_seconds, call_seconds, read_seconds: of one answer of the server, one call, one read of frames.
+        session_seconds: of a whole rollout, from its row to the rows that verl gets.
         phase_seconds: of one phase of a step (generating, training, saving …); above it the run ends.
         max_failed_share: share of a step's rollouts that may fail or be lost; above it the run ends.
     """
@@ -52,11 +53,17 @@ class LimitSettings:
     generation_seconds: float = 600.0
     call_seconds: float = 600.0
     read_seconds: float = 120.0
+    session_seconds: float = 3600.0
     phase_seconds: float = 7200.0
     max_failed_share: float = 0.5
 
     def __post_init__(self) -> None:
-        _positive(self, "generation_seconds", "call_seconds", "read_seconds", "phase_seconds")
+        _positive(self, "generation_seconds", "call_seconds", "read_seconds", "session_seconds", "phase_seconds")
+        if self.session_seconds >= self.phase_seconds:
+            raise ValueError(
+                f"limits.session_seconds {self.session_seconds:g} is not below limits.phase_seconds "
+                f"{self.phase_seconds:g}: the run would end before its slowest rollout does"
+            )
         if not 0.0 <= self.max_failed_share <= 1.0:
             raise ValueError(f"max_failed_share is {self.max_failed_share}; it must be in [0, 1]")
 

@@ -1,4 +1,4 @@
-"""verl's FSDP engine on the CPU. Importing this module registers it for the device ``cpu``."""
+"""verl's FSDP engine on the CPU. ``register.py`` registers it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ import os
 from typing import Any
 
 import torch
-from verl.workers.engine.base import EngineRegistry
 
 from recipe.paravt.training.engine import FrozenVisionEngine
 
 
-@EngineRegistry.register(model_type="language_model", backend=["fsdp", "fsdp2"], device="cpu")
 class CpuFSDPEngine(FrozenVisionEngine):
     """The same engine, without moving a reference model's weights from the CPU to the CPU."""
 

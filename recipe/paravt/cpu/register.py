@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import functools
-
-import verl.utils.distributed
+from recipe.paravt import verl_adapter
 
 
 def register_cpu_backend() -> None:
-    """Selects our engine and process-group backend; the function has no registry, verl offers no other way."""
-    initialize = verl.utils.distributed.initialize_global_process_group_ray
-    if not getattr(initialize, "paravt_gloo", False):
+    """Selects our engine and process-group backend."""
+    # First: what is imported afterwards binds the function that this replaces. verl would ask for "cpu:gloo,cpu:gloo",
+    # which torch refuses: one device type, one backend.
+    verl_adapter.use_process_group_backend("cpu:gloo")
 
-        @functools.wraps(initialize)
-        def initialize_with_gloo(timeout_second=None, backend=None):
-            # verl would ask for "cpu:gloo,cpu:gloo", which torch refuses: one device type, one backend.
-            return initialize(timeout_second, backend or "cpu:gloo")
+    from recipe.paravt.cpu.engine import CpuFSDPEngine
 
-        initialize_with_gloo.paravt_gloo = True  # type: ignore[attr-defined]
-        verl.utils.distributed.initialize_global_process_group_ray = initialize_with_gloo
-
-    from recipe.paravt.cpu import engine  # noqa: F401  (registers itself; its imports bind the function above)
+    verl_adapter.register_engine(CpuFSDPEngine, device="cpu")

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 
+from recipe.paravt import verl_adapter
 from recipe.paravt.lifecycle.leftovers import SHARED_MEMORY
 from recipe.paravt.settings import ParaVTSettings
 
@@ -96,17 +97,7 @@ def check_registered() -> None:
     Raises:
         ConfigurationError: something is not registered.
     """
-    import verl  # noqa: F401  (loads the entry points)
-    from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
-    from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY
-    from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
-
-    registries: dict[str, tuple[str, Any]] = {
-        "agent loop": ("paravt_agent", _agent_loop_registry),
-        "advantage estimator": ("para_grpo", ADV_ESTIMATOR_REGISTRY),
-        "V1 trainer": ("para_grpo", TRAINER_REGISTRY),
-    }
-    missing = [f"{what} {name!r}" for what, (name, registry) in registries.items() if name not in registry]
+    missing = verl_adapter.missing_registrations("paravt_agent", "para_grpo", "para_grpo")
     if missing:
         raise ConfigurationError(
             f"verl did not load the plug-in of paravt-verl: {', '.join(missing)} not registered. Install the "

@@ -7,6 +7,7 @@ import sys
 import threading
 from typing import Any
 
+from recipe.paravt import verl_adapter
 from recipe.paravt.lifecycle import progress
 
 
@@ -24,17 +25,13 @@ class StoppableRunner:
 
     def remote(self) -> Any:
         """As verl calls its task runner."""
-        from verl.trainer.main_ppo import TaskRunnerV1
-
         self.handle_sigterm()
-        return TaskRunnerV1.remote()
+        return verl_adapter.task_runner().remote()
 
     def options(self, **options: Any) -> Any:
         """As verl calls its task runner when it is profiled."""
-        from verl.trainer.main_ppo import TaskRunnerV1
-
         self.handle_sigterm()
-        return TaskRunnerV1.options(**options)
+        return verl_adapter.task_runner().options(**options)
 
     def handle_sigterm(self) -> None:
         """Puts the handler in place; in the main thread."""

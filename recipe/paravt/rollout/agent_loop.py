@@ -1,26 +1,27 @@
-"""The agent loop ``paravt_agent``: verl's side of a rollout (``session.py`` holds its turns)."""
+"""The agent loop ``paravt_agent``: what a session (``session.py``) needs of verl, for one rollout."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
 import hashlib
+import json
 import logging
 import time
 from typing import Any
 from uuid import uuid4
 
 from PIL import Image
-from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
+from verl.experimental.agent_loop.agent_loop import AgentLoopBase
 
 from paravt_tools import FrameBatch, FrameCache
 from recipe.paravt import verl_adapter
+from recipe.paravt.rollout.assembly import RowAssembler, Sampling
 from recipe.paravt.rollout.backend import Sampled, SessionFailure
-from recipe.paravt.rollout.dataset import Sample
+from recipe.paravt.rollout.dataset import RowError, Sample
 from recipe.paravt.rollout.episode import Episode
-from recipe.paravt.rollout.record import rollout_record
 from recipe.paravt.rollout.scoring import Scorer
-from recipe.paravt.rollout.session import Session, TokenLimits, count_image_runs
+from recipe.paravt.rollout.session import RolloutFailed, Session, TokenLimits
 from recipe.paravt.rollout.token_text import TokenDecoder
 from recipe.paravt.settings import ParaVTSettings
 
@@ -31,6 +32,18 @@ logger = logging.getLogger(__name__)
 def _shared_cache(max_bytes: int) -> FrameCache:
     """One frame cache for all agent loops of a process: the rollouts of a group read the same overview."""
     return FrameCache(max_bytes)
+
+
+@functools.lru_cache(maxsize=1)
+def _assembler(settings: ParaVTSettings, tokenizer: Any, processor: Any, mm_processor_kwargs: str) -> RowAssembler:
+    return RowAssembler(Scorer(settings), tokenizer, processor, json.loads(mm_processor_kwargs))
+
+
+def shared_assembler(
+    settings: ParaVTSettings, tokenizer: Any, processor: Any, mm_processor_kwargs: dict[str, Any]
+) -> RowAssembler:
+    """One assembler for a process and its model: it makes its blank conversation once."""
+    return _assembler(settings, tokenizer, processor, json.dumps(mm_processor_kwargs, sort_keys=True))
 
 
 @functools.lru_cache(maxsize=1)
@@ -50,6 +63,7 @@ class ParaVTAgentLoop(AgentLoopBase):
         self.continuous_token_builder = verl_adapter.token_builder(
             self.tokenizer, self.processor, self.mm_processor_kwargs
         )
+        self._assembler = shared_assembler(self.settings, self.tokenizer, self.processor, self.mm_processor_kwargs)
         self._decoder = _shared_decoder(self.tokenizer)
         self._end_of_turn_id = self.tokenizer.convert_tokens_to_ids("<|im_end|>")
         self._media_ids = {self.processor.image_token_id, self.processor.video_token_id}
@@ -58,7 +72,7 @@ class ParaVTAgentLoop(AgentLoopBase):
         self._generate_seconds = 0.0
         self._weight_versions: list[int] = []
 
-    async def run(self, sampling_params: dict[str, Any], **row: Any) -> AgentLoopOutput:
+    async def run(self, sampling_params: dict[str, Any], **row: Any) -> list[verl_adapter.AgentLoopOutput]:
         """Runs one rollout.
 
         Args:
@@ -67,25 +81,37 @@ class ParaVTAgentLoop(AgentLoopBase):
 
         Returns:
             The main agent's trajectory with its reward.
+
+        Raises:
+            RolloutFailed: whatever went wrong; ``worker.py`` makes a counted row of it.
         """
         self._sampling_params = dict(sampling_params)
         self._rollout_name = f"{row['uid']}/{row['session_id']}"
-        sample = Sample.from_row(row, self.settings)
-        rollout = self.rollout_config
-        session = Session(
-            sample=sample,
-            settings=self.settings,
-            limits=TokenLimits(
-                rollout.prompt_length,
-                rollout.response_length,
-                rollout.max_model_len or rollout.prompt_length + rollout.response_length,
-            ),
-            backend=self,
-            forced_ids=self.tokenizer.encode(self.settings.forced_prefix, add_special_tokens=False),
-        )
-        await session.run()
-        assert session.episode is not None  # run() leaves one, or raises where not even a blank one can be made
-        return self._output(session, session.episode, row)
+        session = None
+        try:
+            sample = Sample.from_row(row, self.settings)
+            rollout = self.rollout_config
+            session = Session(
+                sample=sample,
+                settings=self.settings,
+                limits=TokenLimits(
+                    rollout.prompt_length,
+                    rollout.response_length,
+                    rollout.max_model_len or rollout.prompt_length + rollout.response_length,
+                ),
+                backend=self,
+                forced_ids=self.tokenizer.encode(self.settings.forced_prefix, add_special_tokens=False),
+            )
+            finished = await session.run()
+            versions = self._weight_versions or [int(row.get("global_steps", 0))]
+            sampling = Sampling(self._generate_seconds, (min(versions), max(versions)))
+            return self._assembler.rows(str(row["uid"]), sample, finished, sampling)
+        except RowError as error:
+            raise RolloutFailed(SessionFailure("row", str(error))) from error
+        except Exception as error:
+            if not isinstance(error, SessionFailure):
+                logger.exception("a fault of ours in rollout %s", self._rollout_name)
+            raise RolloutFailed(error, session) from error
 
     async def read_frames(
         self,
@@ -151,36 +177,3 @@ class ParaVTAgentLoop(AgentLoopBase):
             return {}
         text = f"{self.settings.sampling_seed}/{self._rollout_name}/{ids}"
         return {"seed": int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest(), "big")}
-
-    def _output(self, session: Session, episode: Episode, row: dict[str, Any]) -> AgentLoopOutput:
-        score = Scorer(self.settings).score(
-            session.sample, [turn.turn for turn in session.turns], [turn.executed for turn in session.turns]
-        )
-        image_token_id = self.processor.image_token_id
-        num_runs = count_image_runs(episode.ids, image_token_id)
-        if num_runs != len(episode.images):
-            raise RuntimeError(
-                f"{session.sample.question_id}: {len(episode.images)} images, but the ids hold {num_runs}"
-            )
-        if not episode.response_ids:
-            # verl needs a response; without a sampled token its mask is 0 and it trains nothing.
-            episode.append_context([], [self._end_of_turn_id])
-        versions = self._weight_versions or [int(row.get("global_steps", 0))]
-        return verl_adapter.agent_loop_output(
-            prompt_ids=episode.prompt_ids,
-            response_ids=episode.response_ids,
-            response_mask=episode.response_mask,
-            response_log_probs=episode.response_log_probs,
-            images=episode.images,
-            mm_processor_kwargs=self.mm_processor_kwargs,
-            reward=score.reward,
-            reward_parts=score.parts,
-            num_turns=len(session.turns),
-            timings={"generate_sequences": self._generate_seconds, "tool_calls": session.tool_seconds},
-            weight_versions=(min(versions), max(versions)),
-            extra_fields={
-                "paravt_record": rollout_record(session, score, str(row["uid"])),
-                "paravt_anchor_flags": score.anchors.flags,
-                "paravt_anchor_positions": score.anchors.positions,
-            },
-        )

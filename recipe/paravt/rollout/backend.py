@@ -10,7 +10,7 @@ from recipe.paravt.rollout.episode import Episode
 
 
 class SessionFailure(Exception):
-    """Ends a rollout early; ``kind`` is what ``paravt/failures/<kind>`` counts."""
+    """Ends a rollout that is not the policy's fault; ``kind`` is what ``paravt/failures/<kind>`` counts."""
 
     def __init__(self, kind: str, reason: str):
         super().__init__(reason)

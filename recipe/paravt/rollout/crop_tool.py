@@ -12,10 +12,10 @@ from uuid import uuid4
 
 from PIL import Image
 from verl.tools.base_tool import BaseTool
-from verl.tools.schemas import OpenAIFunctionToolSchema, ToolResponse
 
 from paravt_tools import CROP_VIDEO_SCHEMA, CropWindow, FrameCache, ToolArgumentError, VideoError
 from paravt_tools.dispatch import ERROR_PREFIX
+from recipe.paravt import verl_adapter
 
 DEFAULTS = {
     "fps": 1.0,
@@ -38,7 +38,7 @@ class CropVideoTool(BaseTool):
         ValueError: a setting that does not exist.
     """
 
-    def __init__(self, config: dict[str, Any], tool_schema: OpenAIFunctionToolSchema | None = None):
+    def __init__(self, config: dict[str, Any], tool_schema: verl_adapter.OpenAIFunctionToolSchema | None = None):
         unknown = sorted(set(config) - set(DEFAULTS) - {"type"})
         if unknown:
             raise ValueError(f"unknown setting {unknown[0]!r} of crop_video; there are {', '.join(DEFAULTS)}")
@@ -47,10 +47,10 @@ class CropVideoTool(BaseTool):
         self._cache = FrameCache(int(self._settings["cache_bytes"]))
         self._videos: dict[str, str] = {}
 
-    def get_openai_tool_schema(self) -> OpenAIFunctionToolSchema:
-        return OpenAIFunctionToolSchema.model_validate(CROP_VIDEO_SCHEMA)
+    def get_openai_tool_schema(self) -> verl_adapter.OpenAIFunctionToolSchema:
+        return verl_adapter.tool_schema(CROP_VIDEO_SCHEMA)
 
-    async def create(self, instance_id: str | None = None, **kwargs: Any) -> tuple[str, ToolResponse]:
+    async def create(self, instance_id: str | None = None, **kwargs: Any) -> tuple[str, verl_adapter.ToolResponse]:
         """Binds an instance to the video of a row.
 
         Raises:
@@ -63,11 +63,11 @@ class CropVideoTool(BaseTool):
             )
         instance_id = instance_id or uuid4().hex
         self._videos[instance_id] = video
-        return instance_id, ToolResponse()
+        return instance_id, verl_adapter.tool_response()
 
     async def execute(
         self, instance_id: str, parameters: dict[str, Any], **kwargs: Any
-    ) -> tuple[ToolResponse, float, dict[str, Any]]:
+    ) -> tuple[verl_adapter.ToolResponse, float, dict[str, Any]]:
         """The frames of the window with their times, or a text that says what is wrong with the call."""
         path, settings = self._videos[instance_id], self._settings
         try:
@@ -78,10 +78,10 @@ class CropVideoTool(BaseTool):
             batch = await self._read(path, num_frames, window.start_seconds, window.end_seconds)
         except (ToolArgumentError, VideoError) as error:
             reason = getattr(error, "reason", str(error))
-            return ToolResponse(text=ERROR_PREFIX + reason), 0.0, {"executed": 0}
+            return verl_adapter.tool_response(ERROR_PREFIX + reason), 0.0, {"executed": 0}
         times = ", ".join(f"{seconds:.1f}" for seconds in batch.timestamps_seconds)
         images = [Image.fromarray(frame) for frame in batch.images]
-        return ToolResponse(text=f"Frames at {times} seconds", image=images), 0.0, {"executed": 1}
+        return verl_adapter.tool_response(f"Frames at {times} seconds", images), 0.0, {"executed": 1}
 
     async def release(self, instance_id: str, **kwargs: Any) -> None:
         self._videos.pop(instance_id, None)

@@ -49,6 +49,10 @@ class ParaVTDataset(RLHFDataset):
         }
 
 
+class RowError(ValueError):
+    """A row that is no sample."""
+
+
 @dataclass(frozen=True)
 class Sample:
     """One prompt, as the agent loop needs it.
@@ -87,13 +91,13 @@ class Sample:
                 theirs.
 
         Raises:
-            ValueError: the row lacks a column or holds several videos.
+            RowError: the row lacks a column, holds several videos or something else than it must.
         """
         try:
             videos: Sequence[Mapping[str, Any]] = row["paravt_videos"]
             extra_info: Mapping[str, Any] = row["extra_info"]
             if len(videos) != 1:
-                raise ValueError(f"a row needs exactly one video, this one has {len(videos)}")
+                raise RowError(f"a row needs exactly one video, this one has {len(videos)}")
             video = videos[0]
             budget = int(video["nframes"])
             is_train = extra_info["split"] == "train"
@@ -118,4 +122,6 @@ class Sample:
                 duration_seconds=extra_info.get("duration_seconds"),
             )
         except KeyError as error:
-            raise ValueError(f"the row has no {error}; rows are made by python -m data_prep rl") from error
+            raise RowError(f"the row has no {error}; rows are made by python -m data_prep rl") from error
+        except (TypeError, ValueError, IndexError, AttributeError) as error:
+            raise RowError(f"the row is none of python -m data_prep rl: {error}") from error

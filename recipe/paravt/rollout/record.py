@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from recipe.paravt.rollout.dataset import Sample
 from recipe.paravt.rollout.scoring import Score
-from recipe.paravt.rollout.session import Session, SessionTurn
+from recipe.paravt.rollout.session import FinishedSession, RolloutFailed, SessionTurn
+
+_OF_SAMPLE = (
+    *("question_id", "data_source", "split", "epoch", "video"),
+    *("question", "question_type", "ground_truth", "frame_budget"),
+)
 
 
 def _turn_record(turn: SessionTurn) -> dict[str, Any]:
@@ -28,30 +35,16 @@ def _turn_record(turn: SessionTurn) -> dict[str, Any]:
     }
 
 
-def rollout_record(session: Session, score: Score, group: str) -> dict[str, Any]:
-    """The record of a finished session.
-
-    Args:
-        group: verl's uid of the prompt.
-    """
-    sample = session.sample
+def _record(group: str, sample: Sample | None, turns: Sequence[SessionTurn], score: Score) -> dict[str, Any]:
     parts = score.parts
-    episode = session.episode
     return {
         "group": group,
-        "question_id": sample.question_id,
-        "data_source": sample.data_source,
-        "split": sample.split,
-        "epoch": sample.epoch,
-        "video": sample.video,
-        "question": sample.question,
-        "question_type": sample.question_type,
-        "ground_truth": sample.ground_truth,
-        "frame_budget": sample.frame_budget,
-        "overview_frames": session.overview_frames,
-        "num_prompt_tokens": len(episode.prompt_ids) if episode else 0,
-        "num_response_tokens": len(episode.response_ids) if episode else 0,
-        "turns": [_turn_record(turn) for turn in session.turns],
+        **{name: getattr(sample, name, None) for name in _OF_SAMPLE},
+        "overview_frames": 0,
+        "num_prompt_tokens": 0,
+        "num_response_tokens": 0,
+        "turns": [_turn_record(turn) for turn in turns],
+        "end": None,
         "answer": score.answer,
         "reward": score.reward,
         "accuracy": parts["acc"],
@@ -63,7 +56,38 @@ def rollout_record(session: Session, score: Score, group: str) -> dict[str, Any]
         "num_calls": parts["num_calls"],
         "num_executed_calls": parts["num_executed_calls"],
         "malformed": parts["malformed"],
-        "failure": session.failure[0] if session.failure else None,
-        "failure_reason": session.failure[1] if session.failure else None,
-        "tool_seconds": round(session.tool_seconds, 4),
+        "failure": None,
+        "failure_reason": None,
+        "tool_seconds": 0.0,
+    }
+
+
+def rollout_record(group: str, sample: Sample, finished: FinishedSession, score: Score) -> dict[str, Any]:
+    """The record of a finished rollout.
+
+    Args:
+        group: verl's uid of the prompt.
+    """
+    return {
+        **_record(group, sample, finished.turns, score),
+        "overview_frames": finished.overview_frames,
+        "num_prompt_tokens": len(finished.main.prompt_ids),
+        "num_response_tokens": len(finished.main.response_ids),
+        "end": finished.end.value,
+        "tool_seconds": round(finished.tool_seconds, 4),
+    }
+
+
+def failed_record(group: str, sample: Sample | None, failed: RolloutFailed, score: Score) -> dict[str, Any]:
+    """The record of a rollout that failed, with what is known of it; the fields are those of a finished one.
+
+    Args:
+        sample: none where the row is not even one.
+        score: of nothing; see ``Scorer.score_nothing``.
+    """
+    return {
+        **_record(group, sample, failed.turns, score),
+        "overview_frames": failed.overview_frames,
+        "failure": failed.kind,
+        "failure_reason": str(failed),
     }

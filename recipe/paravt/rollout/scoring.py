@@ -36,6 +36,10 @@ class Anchors:
     positions: tuple[tuple[int, ...], ...]
 
 
+NO_ANCHORS = Anchors((0.0,) * len(ANCHOR_KINDS), ((),) * len(ANCHOR_KINDS))
+"""Of what has none: a rollout that failed, and a sub-agent."""
+
+
 @dataclass(frozen=True)
 class Score:
     """The reward of one rollout with its parts."""
@@ -60,6 +64,19 @@ class Scorer:
     def __init__(self, settings: ParaVTSettings):
         self._score_settings = settings.score_settings()
         self._format = settings.reward
+
+    def score_nothing(self, sample: Sample | None) -> Score:
+        """The score of a rollout that failed: the parts of any other, with nothing earned."""
+        extra_info: dict[str, Any] = {"question_type": "oe", "transcript": Transcript(())}
+        parts = compute_score("", "", "", extra_info, **self._score_settings)
+        return Score(
+            reward=0.0,
+            parts={**parts, "score": 0.0, "is_grounding": float(sample is not None and sample.question_type == "tvg")},
+            format_reward=0.0,
+            format_reward_reference=0.0,
+            answer=None,
+            anchors=NO_ANCHORS,
+        )
 
     def score(self, sample: Sample, turns: Sequence[AssistantTurn], executed: Sequence[Sequence[bool]]) -> Score:
         """Scores the assistant turns of a rollout.

@@ -1,25 +1,21 @@
 """One rollout of the main agent: overview → turns → crops in parallel → answer.
 
-Nothing that a tool, a parse, a sub-agent or the server does leaves ``Session.run`` as an exception: a session that
-raised would shrink its group without a word. What goes wrong ends the rollout with what there is.
+``Session.run`` returns what was said and what became of it, or raises. What a call does wrong is a text that the model
+reads; what the video, the server or we do wrong is raised, and ``worker.py`` makes a counted rollout of it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-import numpy as np
-
-from data_prep.schema import VIDEO_PLACEHOLDER
 from paravt_tools import (
     CROP_VIDEO_SCHEMA,
     FrameBatch,
     ParsedCalls,
+    ToolCall,
     ToolResult,
     VideoError,
     dispatch_calls,
@@ -29,11 +25,11 @@ from paravt_tools.dispatch import ERROR_PREFIX
 from recipe.paravt.rollout import prompts
 from recipe.paravt.rollout.backend import Backend, SessionFailure
 from recipe.paravt.rollout.dataset import Sample
+from recipe.paravt.rollout.decision import Counters, NextStep, TurnContent, next_step
 from recipe.paravt.rollout.episode import AssistantTurn, Episode
 from recipe.paravt.rollout.subagent import Subagent
 from recipe.paravt.settings import ParaVTSettings
-
-logger = logging.getLogger(__name__)
+from reward_fns import extract_answer
 
 
 @dataclass(frozen=True)
@@ -62,14 +58,40 @@ class SessionTurn:
         return tuple(result.executed for result in self.results)
 
 
-@dataclass
-class Session:
-    """The state of one rollout; ``run`` fills it.
+@dataclass(frozen=True)
+class FinishedSession:
+    """A rollout that came to its end.
 
     Attributes:
-        failure: kind and reason of what ended the rollout early, if anything did.
+        main: the main agent's conversation.
+        turns: its turns, with what became of each.
+        subagents: conversations of the sub-agents whose summaries came back, in the order of their calls; none where
+            they were not asked for.
+        end: why no further turn followed.
         overview_frames: frames that the main agent saw; K is what was drawn, this is what the video had.
         tool_seconds: wall-clock time between the calls and their summaries.
+    """
+
+    main: Episode
+    turns: tuple[SessionTurn, ...]
+    subagents: tuple[Episode, ...]
+    end: NextStep
+    overview_frames: int
+    tool_seconds: float
+
+
+@dataclass
+class Session:
+    """Makes one rollout.
+
+    Args:
+        forced_ids: tokens that every turn starts with.
+        keep_subagents: return the sub-agents' conversations too, for a caller that trains them. Their frames stay in
+            memory until then.
+
+    Attributes:
+        turns: the turns so far, for the record of a rollout that fails.
+        overview_frames: as in ``FinishedSession``, for the same purpose.
     """
 
     sample: Sample
@@ -77,29 +99,28 @@ class Session:
     limits: TokenLimits
     backend: Backend
     forced_ids: Sequence[int]
-    episode: Episode | None = None
-    turns: list[SessionTurn] = field(default_factory=list)
-    failure: tuple[str, str] | None = None
-    overview_frames: int = 0
-    tool_seconds: float = 0.0
+    keep_subagents: bool = False
+    turns: list[SessionTurn] = field(default_factory=list, init=False)
+    overview_frames: int = field(default=0, init=False)
+    _subagents: list[Episode] = field(default_factory=list, init=False)
+    _tool_seconds: float = field(default=0.0, init=False)
 
-    async def run(self) -> None:
+    async def run(self) -> FinishedSession:
         """Runs the rollout to its end.
 
-        Raises only where not even a blank prompt can be made: then the processor or the tokenizer is broken, which is
-        a fault of the run, not of a rollout.
+        Raises:
+            SessionFailure: the video cannot be read, the prompt is too long, the server does not answer.
         """
-        try:
-            episode, subagent = await self._start()
-            await self._converse(episode, subagent)
-        except SessionFailure as failure:
-            self.failure = (failure.kind, str(failure))
-        except Exception as error:
-            # A fault of ours. It must not take the other rollouts of the group down, and it must be seen.
-            logger.exception("a session failed: %s", self.sample.question_id)
-            self.failure = ("internal", f"{type(error).__name__}: {error}")
-        if self.episode is None:
-            await self._start_blank()
+        episode, subagent = await self._start()
+        end = await self._converse(episode, subagent)
+        return FinishedSession(
+            main=episode,
+            turns=tuple(self.turns),
+            subagents=tuple(self._subagents),
+            end=end,
+            overview_frames=self.overview_frames,
+            tool_seconds=self._tool_seconds,
+        )
 
     async def _start(self) -> tuple[Episode, Subagent]:
         sample = self.sample
@@ -123,7 +144,6 @@ class Session:
                 f"the prompt has {len(episode.prompt_ids)} tokens, data.max_prompt_length is {self.limits.prompt}; "
                 "lower the frame budget or the pixel limits, or raise the limit",
             )
-        self.episode = episode
         subagent = Subagent(
             self.settings.subagent,
             self.backend,
@@ -133,55 +153,57 @@ class Session:
         )
         return episode, subagent
 
-    async def _start_blank(self) -> None:
-        """A shortest prompt with one black frame, for a rollout that could not begin.
-
-        With a frame, so that all rows of a batch have the same fields.
-        """
-        blank = FrameBatch(images=np.zeros((1, 32, 32, 3), np.uint8), timestamps_seconds=np.zeros(1), info=None)
-        messages = [prompts.user_message(VIDEO_PLACEHOLDER, [0.0])]
-        self.episode = await self.backend.new_episode(messages, blank, tools=None)
-
     async def _new_episode(self, frames: FrameBatch) -> Episode:
         messages = prompts.main_messages(
             self.sample.question, frames.timestamps_seconds.tolist(), self.settings.dispatch
         )
         return await self.backend.new_episode(messages, frames, tools=[CROP_VIDEO_SCHEMA])
 
-    async def _converse(self, episode: Episode, subagent: Subagent) -> None:
-        for number in range(1, self.settings.max_turns + 1):
-            turn = await self._generate_turn(episode)
-            if turn is None:
-                return
+    async def _converse(self, episode: Episode, subagent: Subagent) -> NextStep:
+        while (room := self._room(episode)) >= 1:
+            sampled = await self.backend.generate([*episode.ids, *self.forced_ids], episode.images, room)
+            turn = episode.append_turn(self.forced_ids, sampled.token_ids, sampled.log_probs)
             parsed = parse_tool_calls(turn.text)
-            wants_more = bool(parsed.calls or (parsed.errors and "<answer>" not in turn.text))
-            if not wants_more or number == self.settings.max_turns:
-                self.turns.append(SessionTurn(turn, parsed, self._not_executed(parsed)))
-                return
-            started = time.monotonic()
-            results = await dispatch_calls(
-                parsed.calls,
-                subagent.run,
-                max_parallel=self.settings.calls_per_turn,
-                timeout_seconds=self.settings.limits.call_seconds,
-            )
-            self.tool_seconds += time.monotonic() - started
+            content = TurnContent(len(parsed.calls), len(parsed.errors), bool(extract_answer(turn.text)))
+            step = next_step(content, self.settings, Counters(len(self.turns) + 1, self._room(episode)))
+            if step is not NextStep.CALL:
+                self.turns.append(SessionTurn(turn, parsed, _not_executed(parsed, step)))
+                return step
+            results = await self._run_calls(parsed, subagent)
             self.turns.append(SessionTurn(turn, parsed, tuple(results)))
             if not await self._append_responses(episode, parsed, results):
-                return
+                break
+        return NextStep.OUT_OF_TOKENS
 
-    async def _generate_turn(self, episode: Episode) -> AssistantTurn | None:
-        """The next turn, or none where no token is left for it."""
-        num_forced = len(self.forced_ids)
-        room = min(
+    def _room(self, episode: Episode) -> int:
+        """How many tokens the next turn may sample."""
+        return min(
             self.settings.max_new_tokens,
-            self.limits.response - len(episode.response_ids) - num_forced,
-            self.limits.context - len(episode.ids) - num_forced,
+            self.limits.response - len(episode.response_ids) - len(self.forced_ids),
+            self.limits.context - len(episode.ids) - len(self.forced_ids),
         )
-        if room < 1:
-            return None
-        sampled = await self.backend.generate([*episode.ids, *self.forced_ids], episode.images, room)
-        return episode.append_turn(self.forced_ids, sampled.token_ids, sampled.log_probs)
+
+    async def _run_calls(self, parsed: ParsedCalls, subagent: Subagent) -> list[ToolResult]:
+        episodes: dict[int, Episode] = {}  # by the call's identity: two calls may share a span
+
+        async def run_one(call: ToolCall) -> str:
+            watched = await subagent.watch(call)
+            if self.keep_subagents:
+                episodes[id(call)] = watched.episode
+            return watched.summary
+
+        started = time.monotonic()
+        results = await dispatch_calls(
+            parsed.calls,
+            run_one,
+            max_parallel=self.settings.calls_per_turn,
+            timeout_seconds=self.settings.limits.call_seconds,
+        )
+        self._tool_seconds += time.monotonic() - started
+        self._subagents += [
+            episodes[id(result.call)] for result in results if result.executed and id(result.call) in episodes
+        ]
+        return results
 
     async def _append_responses(self, episode: Episode, parsed: ParsedCalls, results: Sequence[ToolResult]) -> bool:
         """Adds one tool message for each call and each bad call, in their order; false where they do not fit."""
@@ -198,15 +220,25 @@ class Session:
         episode.append_context(messages, ids)
         return True
 
-    def _not_executed(self, parsed: ParsedCalls) -> tuple[ToolResult, ...]:
-        reason = f"{ERROR_PREFIX}not executed, {self.settings.max_turns} turns is the limit"
-        return tuple(
-            ToolResult(call=call, text=reason, executed=False, error_kind="over_limit", elapsed_seconds=0.0)
-            for call in parsed.calls
-        )
+
+class RolloutFailed(Exception):
+    """A rollout that did not come to its end, with what is known of it.
+
+    Args:
+        error: what happened. All but a ``SessionFailure`` is a fault of ours, of the kind ``internal``.
+        session: as far as it came, where there was one.
+    """
+
+    def __init__(self, error: Exception, session: Session | None = None):
+        super().__init__(str(error) if isinstance(error, SessionFailure) else f"{type(error).__name__}: {error}")
+        self.kind = error.kind if isinstance(error, SessionFailure) else "internal"
+        self.turns = tuple(session.turns) if session else ()
+        self.overview_frames = session.overview_frames if session else 0
 
 
-def count_image_runs(ids: Sequence[int], image_token_id: int) -> int:
-    """How many images the placeholder tokens of ``ids`` stand for: runs of ``image_token_id``."""
-    is_image: Any = np.asarray(ids) == image_token_id
-    return int(is_image[:1].sum() + (is_image[1:] & ~is_image[:-1]).sum())
+def _not_executed(parsed: ParsedCalls, end: NextStep) -> tuple[ToolResult, ...]:
+    reason = f"{ERROR_PREFIX}not executed, the rollout ends here ({end.value})"
+    return tuple(
+        ToolResult(call=call, text=reason, executed=False, error_kind="over_limit", elapsed_seconds=0.0)
+        for call in parsed.calls
+    )

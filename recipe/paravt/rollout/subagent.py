@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from paravt_tools import CropWindow, ToolCall
 from recipe.paravt.rollout import prompts
 from recipe.paravt.rollout.backend import Backend
@@ -13,6 +15,14 @@ class EmptySummary(Exception):
     """The sub-agent's turn holds no text."""
 
     kind = "empty_summary"
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What a sub-agent said of its window, and the conversation in which it did."""
+
+    summary: str
+    episode: Episode
 
 
 class Subagent:
@@ -38,10 +48,9 @@ class Subagent:
         self._video_path = video_path
         self._question = question if settings.see_question else None
         self._duration_seconds = duration_seconds
-        self.episodes: list[Episode] = []
 
-    async def run(self, call: ToolCall) -> str:
-        """The summary of the window that ``call`` asks for.
+    async def watch(self, call: ToolCall) -> Watched:
+        """Watches the window that ``call`` asks for.
 
         Raises:
             ToolArgumentError: the arguments name no window of this video.
@@ -61,8 +70,7 @@ class Subagent:
         episode = await self._backend.new_episode(messages, frames, tools=None)
         sampled = await self._backend.generate(episode.ids, episode.images, self._settings.max_new_tokens)
         turn = episode.append_turn((), sampled.token_ids, sampled.log_probs)
-        self.episodes.append(episode)
         summary = turn.text.strip()
         if not summary:
             raise EmptySummary("the sub-agent returned an empty summary")
-        return summary
+        return Watched(summary, episode)

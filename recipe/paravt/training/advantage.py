@@ -78,8 +78,10 @@ def para_grpo_advantage(
         epsilon: see ``EPSILON``.
 
     Returns:
-        Advantages, 0 wherever ``response_mask`` is 0. Shape ``[R, T]``, float32.
+        Advantages, 0 wherever ``response_mask`` is 0, and everywhere without a session. Shape ``[R, T]``, float32.
     """
+    if not len(session_rewards):
+        return torch.zeros(response_mask.shape)
     outcome = normalize_within_groups(session_rewards.float(), session_groups, by_std=norm_by_std, epsilon=epsilon)
     if batch_norm:
         outcome = normalize_within_groups(outcome, torch.zeros_like(session_groups), epsilon=epsilon)

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from verl.workers.engine.base import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
+
+from recipe.paravt import verl_adapter
 
 FREEZE_KEY = "freeze_vision_tower"
 
@@ -61,5 +62,5 @@ def write_true_dtype(folder: Path) -> None:
 
 
 def register_on_nvidia() -> None:
-    """Makes verl choose this engine on NVIDIA GPUs: it looks for an engine of the vendor before a general one."""
-    EngineRegistry.register("language_model", ["fsdp", "fsdp2"], device="cuda", vendor="nvidia")(FrozenVisionEngine)
+    """Makes verl choose this engine on NVIDIA GPUs."""
+    verl_adapter.register_engine(FrozenVisionEngine, device="cuda", vendor="nvidia")

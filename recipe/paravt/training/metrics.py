@@ -52,17 +52,18 @@ def training_metrics(records: Sequence[Record], num_sessions: int | None = None)
 
     Returns:
         Metric name → value. A metric that the step cannot give (a tool gap without a group that has both kinds
-        of rollouts, a share of tool turns without any) is left out.
+        of rollouts, a share of tool turns without any, a mean of a step whose rollouts all failed) is left out.
     """
     lost = max(0, num_sessions - len(records)) if num_sessions is not None else 0
+    failures = Counter(record["failure"] for record in records if record["failure"]) + Counter(lost=lost)
+    metrics: dict[str, float | None] = {"paravt/failed_sessions": float(failures.total())}
+    metrics |= {f"paravt/failures/{kind}": float(count) for kind, count in sorted(failures.items())}
+    # What failed says nothing about the policy: as zeros it would hide in every mean.
+    records = [record for record in records if not record["failure"]]
     if not records:
-        return {"paravt/failed_sessions": float(lost)} | ({"paravt/failures/lost": float(lost)} if lost else {})
+        return _present(metrics)
     tool_turns = [turn for record in records for turn in record["turns"] if turn["calls"]]
-    failures: dict[str, int] = defaultdict(int, {"lost": lost} if lost else {})
-    for record in records:
-        if record["failure"]:
-            failures[record["failure"]] += 1
-    metrics: dict[str, float | None] = {
+    metrics |= {
         "paravt/format_reward": _mean(records, "format_reward"),
         "paravt/format_reward_reference": _mean(records, "format_reward_reference"),
         "paravt/format_base": _mean(records, "format_base"),
@@ -74,12 +75,10 @@ def training_metrics(records: Sequence[Record], num_sessions: int | None = None)
         "paravt/tool_gap": _tool_gap(records, lambda record: record["accuracy"]),
         "paravt/tool_gap_reward": _tool_gap(records, lambda record: record["reward"]),
         "paravt/overview_frames": _mean(records, "overview_frames"),
-        "paravt/failed_sessions": float(sum(failures.values())),
     }
     errors = Counter(call["error_kind"] for turn in tool_turns for call in turn["calls"] if call["error_kind"])
     errors["parse"] = sum(len(turn["errors"]) for record in records for turn in record["turns"])
     metrics |= {f"paravt/call_errors/{kind}": float(count) for kind, count in sorted(errors.items())}
-    metrics |= {f"paravt/failures/{kind}": float(count) for kind, count in sorted(failures.items())}
     return _present(metrics) | _per_budget(records)
 
 

@@ -19,8 +19,8 @@ def _main(config: DictConfig) -> None:
         print(OmegaConf.to_yaml(config, resolve=True))
         return
     import torch
-    from verl.trainer.sft_trainer import SFTTrainer
-    from verl.utils.distributed import destroy_global_process_group, initialize_global_process_group
+
+    from recipe.paravt import verl_adapter
 
     # verl's logger takes its folder from here only.
     os.environ["TENSORBOARD_DIR"] = os.path.abspath(os.path.join(config.output_dir, "tensorboard"))
@@ -28,9 +28,11 @@ def _main(config: DictConfig) -> None:
         # verl's function asks for "cpu:gloo,cpu:gloo", which torch refuses.
         torch.distributed.init_process_group("cpu:gloo")
     else:
-        initialize_global_process_group()
-    SFTTrainer(config=config).fit()
-    destroy_global_process_group()
+        verl_adapter.start_process_group()
+    from recipe.paravt.training.sft_trainer import ParaVTSFTTrainer
+
+    ParaVTSFTTrainer(config=config).fit()
+    verl_adapter.end_process_group()
 
 
 def main() -> None:

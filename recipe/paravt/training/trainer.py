@@ -14,11 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import transfer_queue as tq
-from tensordict import NonTensorStack, TensorDict
-from verl.trainer.ppo.v1.trainer_base import register_trainer
+from tensordict import NonTensorStack
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
-from verl.workers.utils.padding import response_to_nested
 
 from recipe.paravt import verl_adapter
 from recipe.paravt.lifecycle import progress
@@ -37,6 +34,14 @@ _POLL_SECONDS = 0.2
 """How often the replay buffer asks for finished rollouts; verl's 2 s is most of a step of a tiny model."""
 
 
+class NothingToLearnError(Exception):
+    """All rollouts of a step failed."""
+
+    def __init__(self, batch: Any):
+        super().__init__()
+        self.batch = batch
+
+
 @dataclass(frozen=True)
 class FinishedStep:
     """What is known of a step when its weights are updated."""
@@ -46,7 +51,7 @@ class FinishedStep:
     seconds: float
 
 
-@register_trainer("para_grpo")
+@verl_adapter.register_trainer("para_grpo")
 class ParaGRPOTrainer(PPOTrainerSync):
     """verl's synchronous trainer with a session and anchor aware advantage."""
 
@@ -57,6 +62,7 @@ class ParaGRPOTrainer(PPOTrainerSync):
         self._finished: FinishedStep | None = None
         self._saved_step: int | None = None
         self._num_fetched = 0
+        self._skipped = False
 
     def _build_replay_buffer(self) -> Any:
         # verl compares the mode with "sync" in several places; this trainer is a synchronous one.
@@ -102,13 +108,27 @@ class ParaGRPOTrainer(PPOTrainerSync):
         batch["uid"] = NonTensorStack(*names)
         return batch
 
+    def _step_once(self, metrics: dict[str, Any], timing_raw: dict[str, Any], sample_batch_size: int) -> Any:
+        try:
+            return super()._step_once(metrics, timing_raw, sample_batch_size)
+        except NothingToLearnError as nothing:
+            logger.warning("step %d is skipped: all of its rollouts failed", self.global_steps)
+            self._skipped = True
+            return nothing.batch
+
     def _balance_batch(self, batch: Any, *args: Any, **kwargs: Any) -> Any:
+        # verl's first step with a sampled batch, before anything is computed on it.
+        records = self._records(batch)
+        check_failures(records, self._num_sessions, self.settings.limits.max_failed_share)
+        if all(record["failure"] for record in records):
+            raise NothingToLearnError(batch)
         # In the order of the prompts, not in that of their ends, which no two runs share.
         batch.reorder(sorted(range(len(batch)), key=lambda row: verl_adapter.row_order(batch.keys[row])))
         return super()._balance_batch(batch, *args, **kwargs)
 
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, Any]) -> Any:
         self._num_fetched = 0
+        self._skipped = False
         started = time.monotonic()
         batch = super().step(metrics, timing_raw)
         self._finished = FinishedStep(batch, metrics, time.monotonic() - started)
@@ -142,16 +162,11 @@ class ParaGRPOTrainer(PPOTrainerSync):
         return int(self.config.data.train_batch_size * self.config.actor_rollout_ref.rollout.n)
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        check_failures(self._records(batch), self._num_sessions, self.settings.limits.max_failed_share)
         # verl's own method applies the KL penalty and the rollout correction; its advantage knows neither
         # sessions nor anchors and is replaced.
         batch = super()._compute_advantage(batch, metrics)
         rewards = "token_level_rewards" if self.config.algorithm.use_kl_in_reward else "rm_scores"
-        data = tq.kv_batch_get(
-            keys=batch.keys,
-            partition_id=batch.partition_id,
-            select_fields=["response_mask", rewards, "extra_fields"],
-        )
+        data = verl_adapter.read_columns(batch, "response_mask", rewards, "extra_fields")
         nested_mask = data["response_mask"]
         mask = nested_mask.to_padded_tensor(0)
         advantages = batch_advantages(
@@ -163,12 +178,11 @@ class ParaGRPOTrainer(PPOTrainerSync):
             settings=self.settings,
             norm_by_std=self.config.algorithm.norm_adv_by_std_in_grpo,
         )
-        nested = response_to_nested(advantages, nested_mask)
-        fields = TensorDict({"advantages": nested, "returns": nested.clone()}, batch_size=len(batch.keys))
-        return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
+        columns = {"advantages": advantages, "returns": advantages.clone()}
+        return verl_adapter.write_response_columns(batch, nested_mask, columns)
 
     def _records(self, batch: Any) -> list[Mapping[str, Any]]:
-        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
+        data = verl_adapter.read_columns(batch, "extra_fields")
         rows = zip(batch.keys, batch.tags, list(data["extra_fields"]), strict=True)
         # One record for each session: its last row is the main agent's.
         records = {
@@ -181,7 +195,13 @@ class ParaGRPOTrainer(PPOTrainerSync):
     def _compute_metrics(
         self, batch: Any, metrics: dict[str, Any], timing_raw: Any, global_steps: int, epoch: int
     ) -> None:
-        super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
+        if self._skipped:
+            # verl's metrics are of columns that this step does not have.
+            metrics.update({"training/global_step": global_steps, "training/epoch": epoch})
+            metrics.update({f"timing_s/{name}": seconds for name, seconds in timing_raw.items()})
+        else:
+            super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
+        metrics["paravt/skipped_steps"] = float(self._skipped)
         metrics.update(training_metrics(self._records(batch), self._num_sessions))
         metrics["paravt/padding_rows"] = float(sum(map(verl_adapter.is_padding, batch.tags)))
         if self._metrics_file is not None:
@@ -258,8 +278,14 @@ def batch_advantages(
     session_groups: list[int] = []
     main_rows: list[int] = []
     order = sorted(range(len(keys)), key=lambda row: verl_adapter.row_order(keys[row]))
+    # A sub-agent's row has no record; its session's main row has.
+    failed = {
+        verl_adapter.session_of_key(key)
+        for key, fields in zip(keys, extra_fields, strict=True)
+        if (fields["paravt_record"] or {}).get("failure")
+    }
     for row in order:
-        if is_padding[row] or extra_fields[row]["paravt_record"]["failure"]:
+        if is_padding[row] or verl_adapter.session_of_key(keys[row]) in failed:
             # What ended early for a reason that is not the policy's teaches nothing, and must not shift its group.
             continue
         name = verl_adapter.session_of_key(keys[row])

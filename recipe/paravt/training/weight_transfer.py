@@ -1,8 +1,4 @@
-"""verl's vLLM server, replica and adapter for runs of ours: a weight transfer that cannot hang or meet another run's.
-
-Registered under the name ``vllm`` itself: another name trains too, but verl compares with ``"vllm"`` in places (request
-priority, configuration checks).
-"""
+"""verl's vLLM server, replica and adapter, with a weight transfer that cannot hang and meets no other run's."""
 
 from __future__ import annotations
 
@@ -12,11 +8,13 @@ from typing import Any
 
 import ray
 import torch
-from verl.workers.rollout.vllm_rollout import bucketed_weight_transfer, vllm_rollout
+from verl.workers.rollout.vllm_rollout.bucketed_weight_transfer import BucketedWeightSender
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
+from verl.workers.rollout.vllm_rollout.vllm_rollout import ServerAdapter
 from zmq import constants
 from zmq.error import Again
 
+from recipe.paravt import verl_adapter
 from recipe.paravt.lifecycle.leftovers import shared_memory_prefix
 from recipe.paravt.lifecycle.run_marker import run_id
 
@@ -47,7 +45,7 @@ class RunReplica(vLLMReplica):
         self.server_class = ray.remote(self.server)
 
 
-class RunServerAdapter(vllm_rollout.ServerAdapter):
+class RunServerAdapter(ServerAdapter):
     """The trainer's end of the weight transfer, on the socket that ``RunHttpServer`` names."""
 
     def __init__(self, *args, **kwargs):
@@ -64,7 +62,7 @@ class RunServerAdapter(vllm_rollout.ServerAdapter):
             ) from None
 
 
-class WeightSender(bucketed_weight_transfer.BucketedWeightSender):
+class WeightSender(BucketedWeightSender):
     """verl's sender, which waits for ever for a receiver that died, with time limits."""
 
     def _init_socket(self) -> None:
@@ -82,7 +80,7 @@ class WeightSender(bucketed_weight_transfer.BucketedWeightSender):
         # As verl does it, under a name of the run's, and with its memory at once: where /dev/shm is full, an
         # error here and not a SIGBUS when it is written to.
         name = f"{shared_memory_prefix(run_id())}weights-{os.getpid()}"
-        shm = bucketed_weight_transfer.create_shared_memory(self.bucket_size, name)
+        shm = verl_adapter.create_shared_memory(self.bucket_size, name)
         self.shm = shm
         try:
             os.posix_fallocate(shm._fd, 0, self.bucket_size)
@@ -97,5 +95,5 @@ class WeightSender(bucketed_weight_transfer.BucketedWeightSender):
         self.buffer = torch.frombuffer(shm.buf, dtype=torch.uint8)
 
 
-# A module's global: verl's adapter takes its sender from nowhere else. This module is imported in runs of ours only.
-vllm_rollout.BucketedWeightSender = WeightSender
+# This module is imported in runs of ours only.
+verl_adapter.use_weight_sender(WeightSender)

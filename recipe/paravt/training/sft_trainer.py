@@ -1,0 +1,66 @@
+"""verl's SFT trainer with checkpoints that are whole, kept in the number asked for, and resumed where they were."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from verl.trainer.sft_trainer import SFTTrainer
+from verl.utils.checkpoint.checkpoint_handler import CheckpointHandler
+
+from recipe.paravt.lifecycle.checkpoints import last_whole, mark_complete, remove_old
+
+
+class WholeCheckpoints(CheckpointHandler):
+    """verl's handler, which forgets on a resume which checkpoints it has saved, and skips an epoch at its end.
+
+    Args:
+        max_ckpt_to_keep: whole checkpoints that are kept, those of the run before included; none: all.
+    """
+
+    def __init__(self, *args: Any, max_ckpt_to_keep: int | None = None, **kwargs: Any):
+        super().__init__(*args, max_ckpt_to_keep=None, **kwargs)
+        self._num_kept = max_ckpt_to_keep
+
+    def save_checkpoint(self, step: int) -> None:
+        super().save_checkpoint(step)
+        folder = Path(self.default_local_dir)
+        if self.rank == 0:
+            mark_complete(folder / f"global_step_{step}")
+            if self._num_kept:
+                remove_old(folder, self._num_kept)
+
+    def _find_latest_checkpoint(self) -> str | None:
+        checkpoint = last_whole(Path(self.default_local_dir))
+        return str(checkpoint.folder) if checkpoint else None
+
+    def _load_dataloader_state(self, checkpoint_path: str) -> None:
+        # At the end of an epoch the state is that of a loader which has nothing left: the epoch that follows would be
+        # over before its first batch.
+        if self.resume_global_step % len(self.train_dataloader):
+            super()._load_dataloader_state(checkpoint_path)
+
+
+class ParaVTSFTTrainer(SFTTrainer):
+    """verl's trainer with ``WholeCheckpoints``."""
+
+    def _build_ckpt_handler(self) -> None:
+        trainer: Any = self.config.trainer
+        self.ckpt_handler = WholeCheckpoints(
+            engine=self.engine,
+            train_dataloader=self.train_dataloader,
+            default_local_dir=trainer.default_local_dir,
+            max_ckpt_to_keep=trainer.max_ckpt_to_keep,
+            default_hdfs_dir=trainer.default_hdfs_dir,
+            resume_mode=trainer.resume_mode,
+            resume_from_path=trainer.resume_from_path,
+            lora_train_meta=self._get_lora_train_meta(),
+        )
+
+    def fit(self) -> None:
+        if self.resume_global_step >= self.total_training_steps:
+            # verl's loop would make one step more.
+            if self.rank == 0:
+                print(f"[paravt] step {self.resume_global_step} is done; trainer.total_training_steps is the end")
+            return
+        super().fit()
