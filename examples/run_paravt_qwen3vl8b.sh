@@ -10,11 +10,12 @@
 set -euo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 NAME=$(basename "${BASH_SOURCE[0]}" .sh)
+. "$ROOT/examples/hydra_value.sh"
 
 # ---- yours to set -------------------------------------------------------------------------------------------
 MODEL=${MODEL:-Qwen/Qwen3-VL-8B-Instruct}        # better: its cold start, see the README
-TRAIN_FILES=${TRAIN_FILES:-data/rl-epoch0-00000.parquet}   # of `python -m data_prep rl`; several: [a,b]
-VAL_FILES=${VAL_FILES:-data/val/rl-epoch0-00000.parquet}
+TRAIN_FILES=${TRAIN_FILES:-data/rl-epoch0-00000.parquet}   # of `python -m data_prep rl`; several: [a,b],
+VAL_FILES=${VAL_FILES:-data/val/rl-epoch0-00000.parquet}   # a list of Hydra's, with quotes of its own where needed
 VIDEO_ROOT=${VIDEO_ROOT:-data}                   # folder that the rows' video paths are relative to
 ARM=${ARM:-para_grpo}                            # a file of recipe/paravt/config: para_grpo, vanilla_grpo
 OUTPUT_DIR=${OUTPUT_DIR:-outputs/$NAME$([ "$ARM" = para_grpo ] || echo "-$ARM")}
@@ -24,15 +25,23 @@ RAY_ADDRESS=${RAY_ADDRESS:-local}                # an existing cluster's address
 DRY_RUN=${DRY_RUN:-0}
 # -------------------------------------------------------------------------------------------------------------
 
+mkdir -p -- "$OUTPUT_DIR" # Hydra would not make it through a link
+# Not in the command below: what fails in an argument does not end the script.
+model=$(hydra_path "$MODEL")
+train_files=$(hydra_files "$TRAIN_FILES")
+val_files=$(hydra_files "$VAL_FILES")
+video_root=$(hydra_path "$VIDEO_ROOT")
+output_dir=$(hydra_path "$OUTPUT_DIR")
+
 bash "$ROOT/requirements/setup_venv.sh"
 exec "$ROOT/.venv/bin/python" -m recipe.paravt.main --config-name "$ARM" \
-  "actor_rollout_ref.model.path=$MODEL" \
-  "data.train_files=$TRAIN_FILES" \
-  "data.val_files=$VAL_FILES" \
-  "paravt.video_root=$VIDEO_ROOT" \
-  "paravt.output_dir=$OUTPUT_DIR" \
+  "actor_rollout_ref.model.path=$model" \
+  "data.train_files=$train_files" \
+  "data.val_files=$val_files" \
+  "paravt.video_root=$video_root" \
+  "paravt.output_dir=$output_dir" \
   "paravt.dry_run=$([ "$DRY_RUN" = 1 ] && echo true || echo false)" \
   "trainer.n_gpus_per_node=$GPUS_PER_NODE" \
   "trainer.nnodes=$NNODES" \
-  "ray_kwargs.ray_init.address=$RAY_ADDRESS" \
+  "ray_kwargs.ray_init.address=$(hydra_value "$RAY_ADDRESS")" \
   "$@"

@@ -9,6 +9,7 @@
 set -euo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 NAME=$(basename "${BASH_SOURCE[0]}" .sh)
+. "$ROOT/examples/hydra_value.sh"
 
 # ---- yours to set -------------------------------------------------------------------------------------------
 STEPS=${STEPS:-22}                    # RL steps
@@ -22,8 +23,11 @@ VAL_VIDEOS=${VAL_VIDEOS:-8}
 DRY_RUN=${DRY_RUN:-0}                 # 1: compose and validate the RL configuration, print it, stop
 # -------------------------------------------------------------------------------------------------------------
 
+RAY_ADDRESS=local # the run has its own Ray, whatever the environment says
+[[ $OUTPUT_DIR = /* ]] || OUTPUT_DIR=$PWD/$OUTPUT_DIR
 mkdir -p "$OUTPUT_DIR"
-OUTPUT_DIR=$(cd "$OUTPUT_DIR" && pwd)
+plain_path "$OUTPUT_DIR"
+OUTPUT_DIR=$REPLY
 cd "$ROOT"
 bash requirements/setup_venv.sh cpu
 PYTHON=.venv/bin/python
@@ -59,8 +63,9 @@ cold_start() {
   # The tiny vision tower starts from random weights, so here it is trained too; RL then leaves it alone. Two ranks of
   # one thread each are twice as fast as one of two threads.
   $PYTHON -m torch.distributed.run --standalone --nproc-per-node 2 -m recipe.paravt.training.sft device=cpu \
-    "model.path=$MODEL" "data.train_files=$DATA/train/sft-00000.parquet" "data.video_root=$DATA/train" \
-    "output_dir=$OUTPUT_DIR/sft" data.train_batch_size=16 data.micro_batch_size_per_gpu=2 data.max_length=4096 \
+    "model.path=$(hydra_value "$MODEL")" "data.train_files=$(hydra_value "$DATA/train/sft-00000.parquet")" \
+    "data.video_root=$(hydra_value "$DATA/train")" "output_dir=$(hydra_value "$OUTPUT_DIR/sft")" \
+    data.train_batch_size=16 data.micro_batch_size_per_gpu=2 data.max_length=4096 \
     model.override_config.freeze_vision_tower=false optim.lr=4.0e-3 optim.lr_warmup_steps=10 "optim.betas=[0.9,0.95]" \
     "trainer.total_training_steps=$SFT_STEPS" trainer.save_freq=-1
 }
@@ -73,11 +78,11 @@ if [ "$DRY_RUN" != 1 ]; then
   echo "[$NAME] reinforcement learning, $STEPS steps" >&2
 fi
 exec $PYTHON -m recipe.paravt.main --config-name "$ARM" device=cpu \
-  "actor_rollout_ref.model.path=$COLD_START" \
-  "data.train_files=$DATA/train/rl/rl-epoch0-00000.parquet" \
-  "data.val_files=$DATA/val/rl/rl-epoch0-00000.parquet" \
-  "paravt.video_root=$DATA/train" "paravt.val_video_root=$DATA/val" \
-  "paravt.output_dir=$OUTPUT_DIR" \
+  "actor_rollout_ref.model.path=$(hydra_value "$COLD_START")" \
+  "data.train_files=$(hydra_value "$DATA/train/rl/rl-epoch0-00000.parquet")" \
+  "data.val_files=$(hydra_value "$DATA/val/rl/rl-epoch0-00000.parquet")" \
+  "paravt.video_root=$(hydra_value "$DATA/train")" "paravt.val_video_root=$(hydra_value "$DATA/val")" \
+  "paravt.output_dir=$(hydra_value "$OUTPUT_DIR")" \
   "paravt.dry_run=$([ "$DRY_RUN" = 1 ] && echo true || echo false)" \
   paravt.max_turns=2 paravt.max_new_tokens=128 paravt.subagent.max_new_tokens=48 "paravt.sampling_seed=$SEED" \
   data.train_batch_size=4 data.dataloader_num_workers=0 data.max_prompt_length=2048 data.max_response_length=1024 \

@@ -93,6 +93,8 @@ def test_reward_fns_passes_its_tests_with_python_alone(wheel, tmp_path):
     subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", wheel], check=True, timeout=120)
     for name in ("reward_fns", "cases"):
         shutil.copytree(ROOT / "tests" / name, tmp_path / "tests" / name)
+    for name in ("conftest.py", "test_profile.py"):
+        shutil.copy(ROOT / "tests" / name, tmp_path / "tests")
     command = [python, "-m", "pytest", "-q", "--import-mode=importlib", "-p", "no:cacheprovider", "tests"]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert result.returncode == 0, result.stdout[-3000:]

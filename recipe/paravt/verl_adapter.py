@@ -263,7 +263,8 @@ def tool_response(text: str | None = None, images: Sequence[Any] | None = None) 
     """What a tool of verl's stock loop returns."""
     from verl.tools.schemas import ToolResponse
 
-    return ToolResponse(text=text, image=list(images) if images else None)
+    # verl refuses an entry that is there and None.
+    return ToolResponse(**({"text": text} if text is not None else {}), **({"image": list(images)} if images else {}))
 
 
 # ---- rows in the transfer queue ----------------------------------------------------------------------------------

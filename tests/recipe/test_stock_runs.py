@@ -24,7 +24,7 @@ from verl.workers.rollout.replica import RolloutReplicaRegistry
 import verl.utils.distributed as distributed
 assert "paravt_agent" in _agent_loop_registry and "para_grpo" in ADV_ESTIMATOR_REGISTRY
 assert base._ROLLOUT_REGISTRY["vllm", "async"].startswith("verl."), base._ROLLOUT_REGISTRY
-assert not hasattr(distributed.initialize_global_process_group_ray, "paravt_gloo")
+assert not hasattr(distributed.initialize_global_process_group_ray, "paravt_backend")
 import sys
 assert not [name for name in sys.modules if name.startswith("recipe.paravt.cpu.") and not name.endswith(".device")
             and not name.endswith(".platform")]

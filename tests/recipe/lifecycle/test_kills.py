@@ -28,7 +28,7 @@ DRIVER = "recipe.paravt.main"
 GUARD = "recipe.paravt.lifecycle.guard"
 DELAY_SECONDS = {GENERATING: 0.3, TRAINING: 0.5, SENDING: 0.02}
 # What the phase may matter to, and what it does not.
-WORKING = ["ray::AgentLoopWorkerTQ", "ray::CpuHttpServer", "VLLM::EngineCore", "VLLM::Worker", "ray::WorkerDict"]
+WORKING = ["ray::ParaVTAgentLoopWorker", "ray::CpuHttpServer", "VLLM::EngineCore", "VLLM::Worker", "ray::WorkerDict"]
 SERVING = [
     ("ray::TaskRunnerV1", GENERATING),
     ("ray::TransferQueueController", GENERATING),
@@ -44,7 +44,7 @@ ROWS = [(name, phase, signal.SIGKILL) for name in WORKING for phase in (GENERATI
 ROWS += [(name, GENERATING, signal.SIGSTOP) for name in WORKING]
 ROWS += [(name, phase, sent) for name, phase in SERVING for sent in (signal.SIGKILL, signal.SIGSTOP)]
 LONG = [
-    ("ray::AgentLoopWorkerTQ", GENERATING, signal.SIGKILL),
+    ("ray::ParaVTAgentLoopWorker", GENERATING, signal.SIGKILL),
     ("VLLM::EngineCore", SENDING, signal.SIGKILL),
     ("VLLM::Worker", GENERATING, signal.SIGSTOP),
     ("raylet", TRAINING, signal.SIGKILL),

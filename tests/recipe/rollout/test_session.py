@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -15,9 +16,10 @@ from recipe.paravt.rollout import prompts
 from recipe.paravt.rollout.backend import Sampled, SessionFailure
 from recipe.paravt.rollout.dataset import Sample
 from recipe.paravt.rollout.episode import Episode
-from recipe.paravt.rollout.record import rollout_record
+from recipe.paravt.rollout.assembly import count_image_runs
+from recipe.paravt.rollout.decision import NextStep
 from recipe.paravt.rollout.scoring import Scorer
-from recipe.paravt.rollout.session import Session, TokenLimits, count_image_runs
+from recipe.paravt.rollout.session import RolloutFailed, Session, TokenLimits
 from recipe.paravt.rollout.token_text import TokenDecoder
 from recipe.paravt.settings import LimitSettings, ParaVTSettings
 
@@ -39,7 +41,7 @@ class FakeServerBackend:
 
     Args:
         turns: what the main agent says, turn by turn; an exception is raised.
-        summary: what a sub-agent says; a function gets its number.
+        summary: what a sub-agent says; a function gets the time of its first frame, in seconds.
     """
 
     def __init__(self, checkpoint, turns, summary="I see a red circle."):
@@ -47,7 +49,6 @@ class FakeServerBackend:
         self._builder = verl_adapter.token_builder(self.tokenizer, self.processor, MM_KWARGS)
         self._turns = iter(turns)
         self._summary = summary
-        self._numbers = itertools.count()
         self._cache = FrameCache(2**26)
         self.main_ids = []
         self.reads = []
@@ -74,13 +75,14 @@ class FakeServerBackend:
         return Episode(self._builder, TokenDecoder(self.tokenizer), end, messages, images, tools)
 
     async def generate(self, ids, images, max_new_tokens):
-        is_subagent = prompts.SUBAGENT_SYSTEM in self.tokenizer.decode(ids)
-        if is_subagent:
+        prompt = self.tokenizer.decode(ids)
+        if prompts.SUBAGENT_SYSTEM in prompt:
             self.active += 1
             self.most_active = max(self.most_active, self.active)
             await asyncio.sleep(0.05)
             self.active -= 1
-            said = self._summary(next(self._numbers)) if callable(self._summary) else self._summary
+            first_seconds = float(re.search(r"<([0-9.]+) seconds>", prompt)[1])
+            said = self._summary(first_seconds) if callable(self._summary) else self._summary
         else:
             self.main_ids.append(list(ids))
             said = next(self._turns)
@@ -111,25 +113,32 @@ def sample(shapes):
     )
 
 
-def run(backend, sample, settings=None, limits=None):
+def session_of(backend, sample, settings=None, limits=None, **options):
     settings = settings or ParaVTSettings()
-    session = Session(
+    return Session(
         sample=sample,
         settings=settings,
         limits=limits or TokenLimits(4096, 4096, 8192),
         backend=backend,
         forced_ids=backend.ids(settings.forced_prefix),
+        **options,
     )
-    asyncio.run(session.run())
-    score = Scorer(settings).score(sample, [t.turn for t in session.turns], [t.executed for t in session.turns])
-    return session, score
+
+
+def run(backend, sample, settings=None, limits=None, **options):
+    session = session_of(backend, sample, settings, limits, **options)
+    finished = asyncio.run(session.run())
+    score = Scorer(session.settings).score(
+        sample, [t.turn for t in finished.turns], [t.executed for t in finished.turns]
+    )
+    return finished, score
 
 
 def test_two_calls_run_at_the_same_time_and_the_answer_counts(tiny_model, sample):
     backend = FakeServerBackend(tiny_model, [ASK, DONE])
-    session, score = run(backend, sample)
-    assert session.failure is None and session.overview_frames == 4
-    first, second = session.turns
+    finished, score = run(backend, sample)
+    assert finished.end is NextStep.ANSWERED and finished.overview_frames == 4
+    first, second = finished.turns
     assert [result.text for result in first.results] == ["I see a red circle."] * 2
     assert first.executed == (True, True) and backend.most_active == 2
     assert backend.reads == [(4, 0.0, None), (4, 1.0, 5.0), (4, 8.0, 12.0)]
@@ -140,11 +149,11 @@ def test_two_calls_run_at_the_same_time_and_the_answer_counts(tiny_model, sample
 
 def test_ids_only_grow_and_only_sampled_tokens_carry_loss(tiny_model, sample):
     backend = FakeServerBackend(tiny_model, [ASK, ASK, DONE])
-    session, _ = run(backend, sample)
+    finished, _ = run(backend, sample)
     assert len(backend.main_ids) == 3
-    for earlier, later in itertools.pairwise([*backend.main_ids, session.episode.ids]):
+    for earlier, later in itertools.pairwise([*backend.main_ids, finished.main.ids]):
         assert later[: len(earlier)] == earlier
-    episode = session.episode
+    episode = finished.main
     assert len(episode.response_ids) == len(episode.response_mask) == len(episode.response_log_probs)
     trained = [token for token, mask in zip(episode.response_ids, episode.response_mask, strict=True) if mask]
     assert trained == backend.ids(ASK) + backend.ids(ASK) + backend.ids(DONE)
@@ -153,45 +162,45 @@ def test_ids_only_grow_and_only_sampled_tokens_carry_loss(tiny_model, sample):
 
 def test_the_rollout_is_laid_out_as_the_chat_template_lays_it_out(tiny_model, sample):
     backend = FakeServerBackend(tiny_model, [ASK, DONE])
-    session, _ = run(backend, sample)
-    text = backend.tokenizer.decode(session.episode.response_ids)
+    finished, _ = run(backend, sample)
+    text = backend.tokenizer.decode(finished.main.response_ids)
     responses = "\n<tool_response>\nI see a red circle.\n</tool_response>" * 2
     assert text == f"<think>\n{ASK}\n<|im_start|>user{responses}{END}\n<|im_start|>assistant\n<think>\n{DONE}"
-    assert count_image_runs(session.episode.ids, backend.processor.image_token_id) == len(session.episode.images) == 4
+    assert count_image_runs(finished.main.ids, backend.processor.image_token_id) == len(finished.main.images) == 4
 
 
 def test_the_forced_prefix_is_seen_by_the_reward_and_trains_nothing(tiny_model, sample):
     backend = FakeServerBackend(tiny_model, [DONE])
-    session, score = run(backend, sample)
+    finished, score = run(backend, sample)
     forced = len(backend.ids("<think>\n"))
-    assert session.episode.response_mask[:forced] == [0] * forced
+    assert finished.main.response_mask[:forced] == [0] * forced
     assert score.format_reward == 1.0
     bare = FakeServerBackend(tiny_model, [DONE])
-    session, score = run(bare, sample, ParaVTSettings(forced_prefix=""))
-    assert session.episode.response_mask[0] == 1
+    finished, score = run(bare, sample, ParaVTSettings(forced_prefix=""))
+    assert finished.main.response_mask[0] == 1
     assert score.format_reward < 1.0
 
 
 def test_anchor_positions_are_the_tags_tokens(tiny_model, sample):
     backend = FakeServerBackend(tiny_model, [ASK, DONE])
-    session, score = run(backend, sample)
+    finished, score = run(backend, sample)
     assert score.anchors.flags == (1.0, 1.0, 0.0)
-    ids = session.episode.response_ids
+    ids = finished.main.response_ids
     texts = [backend.tokenizer.decode([ids[p] for p in positions]) for positions in score.anchors.positions]
     assert texts == ["</think></think>", "</answer>", "</think></think>"]
-    assert all(session.episode.response_mask[p] for positions in score.anchors.positions for p in positions)
+    assert all(finished.main.response_mask[p] for positions in score.anchors.positions for p in positions)
 
 
 def test_a_bad_window_a_bad_call_and_a_failed_subagent_leave_their_siblings(tiny_model, sample):
-    turn = f"Look.\n</think>\n{call(500, 600)}<tool_call>\nno\n</tool_call>{call(1, 5)}{call(2, 6)}{END}"
-    backend = FakeServerBackend(tiny_model, [turn, DONE], summary=lambda n: ["I see it.", " "][n])
-    session, score = run(backend, sample)
-    assert [(r.executed, r.error_kind) for r in session.turns[0].results] == [
+    turn = f"Look.\n</think>\n{call(500, 600)}<tool_call>\nno\n</tool_call>{call(1, 5)}{call(8, 12)}{END}"
+    backend = FakeServerBackend(tiny_model, [turn, DONE], summary=lambda first: "I see it." if first < 8 else " ")
+    finished, score = run(backend, sample)
+    assert [(r.executed, r.error_kind) for r in finished.turns[0].results] == [
         (False, "arguments"),
         (True, None),
         (False, "empty_summary"),
     ]
-    text = backend.tokenizer.decode(session.episode.response_ids)
+    text = backend.tokenizer.decode(finished.main.response_ids)
     assert text.count("<tool_response>") == 4 and text.count("\nError: ") == 3
     # In the order of the turn: window, bad call, summary, empty summary.
     assert "500" in text.split("<tool_response>")[1] and "JSON" in text.split("<tool_response>")[2]
@@ -200,78 +209,79 @@ def test_a_bad_window_a_bad_call_and_a_failed_subagent_leave_their_siblings(tiny
 
 def test_calls_over_the_limit_are_not_executed(tiny_model, sample):
     backend = FakeServerBackend(tiny_model, [ASK, DONE])
-    session, _ = run(backend, sample, ParaVTSettings(max_parallel_calls=1))
-    assert [r.error_kind for r in session.turns[0].results] == [None, "over_limit"]
+    finished, _ = run(backend, sample, ParaVTSettings(max_parallel_calls=1))
+    assert [r.error_kind for r in finished.turns[0].results] == [None, "over_limit"]
     sequential = FakeServerBackend(tiny_model, [ASK, DONE])
-    session, _ = run(sequential, sample, ParaVTSettings(dispatch="sequential"))
-    assert [r.executed for r in session.turns[0].results] == [True, False]
+    finished, _ = run(sequential, sample, ParaVTSettings(dispatch="sequential"))
+    assert [r.executed for r in finished.turns[0].results] == [True, False]
 
 
 def test_turns_end_at_the_limit(tiny_model, sample):
     backend = FakeServerBackend(tiny_model, [ASK] * 5)
-    session, score = run(backend, sample, ParaVTSettings(max_turns=2))
-    assert len(session.turns) == 2
-    assert [r.error_kind for r in session.turns[1].results] == ["over_limit"] * 2
+    finished, score = run(backend, sample, ParaVTSettings(max_turns=2))
+    assert len(finished.turns) == 2
+    assert [r.error_kind for r in finished.turns[1].results] == ["over_limit"] * 2
     assert score.parts["num_executed_calls"] == 2 and score.parts["acc"] == 0.0
 
 
 def test_a_summary_cannot_close_its_own_response(tiny_model, sample):
     backend = FakeServerBackend(tiny_model, [ASK, DONE], summary=f"x</tool_response>{END}")
-    session, score = run(backend, sample)
-    assert backend.tokenizer.decode(session.episode.response_ids).count("</tool_response>") == 2
+    finished, score = run(backend, sample)
+    assert backend.tokenizer.decode(finished.main.response_ids).count("</tool_response>") == 2
     assert score.parts["num_turns"] == 2
 
 
-def test_a_server_that_fails_ends_the_rollout_with_what_there_is(tiny_model, sample):
+def test_a_server_that_fails_ends_the_rollout_and_what_was_said_is_known(tiny_model, sample):
     backend = FakeServerBackend(tiny_model, [ASK, SessionFailure("generation", "the server is gone")])
-    session, score = run(backend, sample)
-    assert session.failure == ("generation", "the server is gone")
-    assert score.parts["num_executed_calls"] == 2 and score.answer is None
-    record = rollout_record(session, score, "group")
-    assert record["failure"] == "generation" and len(record["turns"]) == 1
-    assert json.loads(json.dumps(record)) == record
-
-
-def test_no_fault_of_ours_leaves_run(tiny_model, sample):
-    backend = FakeServerBackend(tiny_model, [ZeroDivisionError("a fault")])
-    session, score = run(backend, sample)
-    assert session.failure == ("internal", "ZeroDivisionError: a fault")
-    assert score.reward == 0.0 and score.parts["malformed"] == 1.0
-
-
-def test_a_start_that_fails_is_a_scored_rollout_too(tiny_model, sample):
-    backend = FakeServerBackend(tiny_model, [])
-    session, score = run(backend, replace(sample, min_pixels=9_000_000))
-    assert session.failure[0] == "internal" and len(session.episode.images) == 1 and score.reward == 0.0
+    session = session_of(backend, sample)
+    with pytest.raises(SessionFailure, match="the server is gone"):
+        asyncio.run(session.run())
+    (turn,) = session.turns
+    assert turn.executed == (True, True) and session.overview_frames == 4
 
 
 def test_special_tokens_in_a_summary_stay_words(tiny_model, sample):
     backend = FakeServerBackend(tiny_model, [ASK, DONE], summary="a <|image_pad|> and <|im_start|>system")
-    session, _ = run(backend, sample)
-    assert count_image_runs(session.episode.ids, backend.processor.image_token_id) == len(session.episode.images)
-    assert backend.tokenizer.decode(session.episode.response_ids).count("<|im_start|>") == 2
+    finished, _ = run(backend, sample)
+    assert count_image_runs(finished.main.ids, backend.processor.image_token_id) == len(finished.main.images)
+    assert backend.tokenizer.decode(finished.main.response_ids).count("<|im_start|>") == 2
 
 
-def test_a_missing_video_is_a_scored_rollout(tiny_model, sample):
-    backend = FakeServerBackend(tiny_model, [])
-    session, score = run(backend, replace(sample, video_path="/nowhere/x.mp4"))
-    assert session.failure[0] == "video" and "/nowhere/x.mp4" in session.failure[1]
-    assert session.overview_frames == 0 and len(session.episode.images) == 1 and score.reward == 0.0
+@pytest.mark.parametrize(
+    ("change", "limits", "kind", "words"),
+    [
+        ({"video_path": "/nowhere/x.mp4"}, None, "video", "/nowhere/x.mp4"),
+        ({"min_pixels": 9_000_000}, None, "internal", "min_pixels"),
+        ({}, TokenLimits(100, 100, 200), "prompt_too_long", "data.max_prompt_length is 100"),
+    ],
+)
+def test_a_start_that_fails_says_of_which_kind(tiny_model, sample, change, limits, kind, words):
+    session = session_of(FakeServerBackend(tiny_model, []), replace(sample, **change), limits=limits)
+    with pytest.raises(Exception) as raised:
+        asyncio.run(session.run())
+    failed = RolloutFailed(raised.value, session)
+    assert failed.kind == kind and words in str(failed) and failed.turns == ()
 
 
-def test_a_prompt_past_the_limit_is_a_scored_rollout(tiny_model, sample):
-    backend = FakeServerBackend(tiny_model, [])
-    session, _ = run(backend, sample, limits=TokenLimits(100, 100, 200))
-    assert session.failure[0] == "prompt_too_long" and "data.max_prompt_length is 100" in session.failure[1]
-    assert len(session.episode.prompt_ids) <= 100
+def test_subagents_are_returned_to_who_trains_them(tiny_model, sample):
+    def say(first_seconds):
+        return "I see a circle." if first_seconds < 8 else "I see a square."
+
+    turns = [ASK, f"Again.\n</think>\n{call(500, 600)}{call(1, 5)}{END}", DONE]
+    backend = FakeServerBackend(tiny_model, turns, summary=say)
+    finished, _ = run(backend, sample, keep_subagents=True)
+    texts = [backend.tokenizer.decode(episode.response_ids) for episode in finished.subagents]
+    assert texts == ["I see a circle.", "I see a square.", "I see a circle."]
+    finished, _ = run(FakeServerBackend(tiny_model, turns, summary=say), sample)
+    assert finished.subagents == ()
 
 
 def test_turns_stop_where_no_room_is_left(tiny_model, sample):
     prompt = len(FakeServerBackend(tiny_model, []).ids(ASK))
     backend = FakeServerBackend(tiny_model, [ASK, DONE])
-    session, _ = run(backend, sample, limits=TokenLimits(4096, prompt + 10, 8192))
-    assert len(session.turns) == 1 and session.failure is None
-    assert len(session.episode.response_ids) <= prompt + 10
+    finished, _ = run(backend, sample, limits=TokenLimits(4096, prompt + 10, 8192))
+    assert len(finished.turns) == 1 and finished.end is NextStep.OUT_OF_TOKENS
+    assert len(finished.main.response_ids) <= prompt + 10
 
 
 def test_a_slow_call_ends_at_its_limit(tiny_model, sample):
@@ -282,6 +292,6 @@ def test_a_slow_call_ends_at_its_limit(tiny_model, sample):
             return await super().read_frames(video_path, num_frames, start_seconds, end_seconds, **limits)
 
     backend = SlowBackend(tiny_model, [ASK, DONE])
-    session, _ = run(backend, sample, ParaVTSettings(limits=LimitSettings(call_seconds=0.5)))
-    assert [r.error_kind for r in session.turns[0].results] == [None, "timeout"]
-    assert session.tool_seconds < 5
+    finished, _ = run(backend, sample, ParaVTSettings(limits=LimitSettings(call_seconds=0.5)))
+    assert [r.error_kind for r in finished.turns[0].results] == [None, "timeout"]
+    assert finished.tool_seconds < 5

@@ -41,7 +41,7 @@ for delay in (0.0, 1.0):
     assert all(torch.equal(received[name], value) for name, value in weights)
 print("arrived")
 
-rollout.ANSWER_SECONDS = 0.3
+weight_transfer.ANSWER_SECONDS = 0.3
 class AdapterWithoutServer(RunServerAdapter):
     def __init__(self):
         self.zmq_handle, self.use_shm, self._has_server = handle, True, False
