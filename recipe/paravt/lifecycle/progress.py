@@ -6,6 +6,7 @@ millisecond a phase.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from dataclasses import dataclass
 
@@ -19,10 +20,12 @@ class Progress:
     Attributes:
         step: the one in work; 0 while the run starts.
         phase: in words, to follow "while".
+        num_steps: the last step; 0 while it is not known.
     """
 
     step: int = 0
     phase: str = "starting"
+    num_steps: int = 0
 
     def __str__(self) -> str:
         return f"while {self.phase}" + (f", step {self.step}" if self.step else "")
@@ -36,7 +39,7 @@ def report(progress: Progress) -> None:
     """Called by the trainer when a phase begins."""
     from ray.experimental import internal_kv
 
-    internal_kv._internal_kv_put(_key("progress"), json.dumps([progress.step, progress.phase]).encode())
+    internal_kv._internal_kv_put(_key("progress"), json.dumps(dataclasses.astuple(progress)).encode())
 
 
 def current() -> Progress:

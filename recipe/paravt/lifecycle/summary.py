@@ -1,7 +1,8 @@
-"""What a run says at its end: the short table, or how far it came and how to go on."""
+"""What a run says of its steps, and at its end: the short table, or how far it came and how to go on."""
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,6 +11,9 @@ from typing import Any
 
 from recipe.paravt.lifecycle.checkpoints import last_whole
 from recipe.paravt.lifecycle.run_files import MetricsFile
+
+LOG_NAME = "log.txt"
+"""In a run's output folder: all that its processes have printed."""
 
 ROWS = {
     "reward": "critic/score/mean",
@@ -69,4 +73,33 @@ def end_of_run(output_dir: str, checkpoint_dir: str, command: Sequence[str]) -> 
     checkpoint = last_whole(Path(checkpoint_dir))
     step = f"the last finished step is {lines[-1]['step']}" if lines else "no step was finished"
     saved = f"the last checkpoint is {checkpoint.folder}" if checkpoint else "there is no checkpoint"
-    return f"{step}; {saved}. The same command goes on from there:\n  {shlex.join(command)}"
+    return (
+        f"{step}; {saved}. The same command goes on from there:\n  {shlex.join(command)}\n"
+        f"all that was printed is in {Path(output_dir) / LOG_NAME}"
+    )
+
+
+def step_line(metrics: Mapping[str, Any], seconds_left: float | None) -> str:
+    """What is shown of a step.
+
+    Args:
+        metrics: its line of ``metrics.jsonl``.
+        seconds_left: until the last step; none where that is not known.
+    """
+    names = {"reward": "reward", "accuracy": "accuracy", "format reward f_τ": "f_τ", "tool calls per rollout κ": "κ"}
+    if metrics.get("paravt/skipped_steps"):
+        parts = ["skipped: all of its rollouts failed"]
+    else:
+        parts = [f"{short} {_mean([metrics], ROWS[label])}" for label, short in names.items()]
+    if (seconds := metrics.get("timing_s/step")) is not None:
+        parts.append(f"{seconds:.1f} s")
+    if seconds_left is not None:
+        parts.append(f"{seconds_left / 60:.0f} min left")
+    if failed := metrics.get("paravt/failed_sessions"):
+        parts.append(f"{failed:g} rollouts failed")
+    parts += [
+        f"{name.removeprefix('paravt/').replace('/', ' ')} {value:.3f}"
+        for name, value in metrics.items()
+        if re.fullmatch("paravt/val/.*/accuracy", name) and value is not None
+    ]
+    return "  ".join(parts)

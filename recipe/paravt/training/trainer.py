@@ -96,7 +96,7 @@ class ParaGRPOTrainer(PPOTrainerSync):
         super().on_validate_begin()
 
     def _report(self, phase: str) -> None:
-        progress.report(Progress(self.global_steps, phase))
+        progress.report(Progress(self.global_steps, phase, self.total_training_steps))
 
     def _fetch_one_gen_batch(self) -> Any:
         batch = super()._fetch_one_gen_batch()
