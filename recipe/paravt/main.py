@@ -11,7 +11,6 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
@@ -30,23 +29,20 @@ from recipe.paravt.lifecycle.checks import (
     check_shared_memory,
     disk_is_full,
 )
+from recipe.paravt.lifecycle.console import Console
 from recipe.paravt.lifecycle.guard import Guard, own_command
+from recipe.paravt.lifecycle.log_lines import OURS
 from recipe.paravt.lifecycle.run_files import lock_folder
-from recipe.paravt.lifecycle.run_marker import mark_process, run_environment, run_id
+from recipe.paravt.lifecycle.run_marker import mark_process, requested_device, run_environment, run_id
+from recipe.paravt.lifecycle.step_lines import StepLines
 from recipe.paravt.lifecycle.stop import StoppableRunner
-from recipe.paravt.lifecycle.summary import end_of_run, summary_table
+from recipe.paravt.lifecycle.summary import LOG_NAME, end_of_run, summary_table, where_it_is_printed
 from recipe.paravt.lifecycle.watch import ProcessWatch, WatchSettings
 from recipe.paravt.settings import ParaVTSettings
 
 
 class RunFailed(RuntimeError):
     """The run has ended before its last step."""
-
-
-def requested_device(arguments: Sequence[str]) -> str:
-    """``cpu`` or ``cuda``: the last ``device=`` among the command-line arguments, ``cuda`` without one."""
-    choices = [argument.split("=", 1)[1] for argument in arguments if argument.startswith("device=")]
-    return choices[-1] if choices else "cuda"
 
 
 def _make_paths_absolute(config: DictConfig) -> None:
@@ -89,16 +85,59 @@ def _main(config: DictConfig) -> None:
 
 def _run(config: DictConfig) -> None:
     settings = check_configuration(config)
-    check_registered()
-
-    verl_adapter.validate(config)
     if settings.dry_run:
+        check_registered()
+        verl_adapter.validate(config)
         print(OmegaConf.to_yaml(config, resolve=True))
         return
     _make_paths_absolute(config)
     check_files(config, settings)
     check_disk(config)
     check_shared_memory(config)
+    output_dir = Path(config.paravt.output_dir)
+    try:
+        lock = lock_folder(output_dir)
+    except BlockingIOError as error:
+        raise ConfigurationError(f"paravt.output_dir: {error}") from None
+    with lock, Console(output_dir / LOG_NAME, verbose=settings.verbose) as console:
+        console.say(f"{OURS} starting; all that is printed goes to {console.log}")
+        try:
+            check_registered()
+            verl_adapter.validate(config)
+            _choose_checkpoint(config, console)
+            _train(config, settings, lock, console)
+        except RunFailed:
+            raise
+        except Exception as error:
+            if not isinstance(error, ConfigurationError):
+                traceback.print_exc()
+                error = RunFailed(f"{type(error).__name__}: {error}")
+            raise type(error)(f"{error}\n{where_it_is_printed(str(output_dir))}") from None
+
+
+def _choose_checkpoint(config: DictConfig, console: Console) -> None:
+    """With ``resume_mode=auto``: goes on from the last whole checkpoint, and says which ones it ignores."""
+    if config.trainer.resume_mode != "auto":
+        return
+    found = checkpoints(Path(config.trainer.default_local_dir))
+    for checkpoint in found:
+        if checkpoint.fault:
+            console.say(f"{OURS} ignoring the checkpoint {checkpoint.folder}: {checkpoint.fault}")
+    whole = [checkpoint for checkpoint in found if not checkpoint.fault]
+    if whole:
+        console.say(f"{OURS} going on from {whole[-1].folder}")
+        config.trainer.resume_mode = "resume_path"
+        config.trainer.resume_from_path = str(whole[-1].folder)
+    else:
+        config.trainer.resume_mode = "disable"
+
+
+def _train(config: DictConfig, settings: ParaVTSettings, lock: IO[str], console: Console) -> None:
+    """Runs verl's trainer under the eyes of the guard and the watch.
+
+    Raises:
+        RunFailed: with what died, or what verl raised, how far the run came and how to go on.
+    """
     output_dir = config.paravt.output_dir
     _distribute_environment(
         config,
@@ -109,47 +148,17 @@ def _run(config: DictConfig) -> None:
             "TENSORBOARD_DIR": os.path.join(output_dir, "tensorboard"),
         },
     )
-    try:
-        lock = lock_folder(Path(output_dir))
-    except BlockingIOError as error:
-        raise ConfigurationError(f"paravt.output_dir: {error}") from None
-    with lock:
-        _choose_checkpoint(config)
-        _train(config, settings, lock)
-
-
-def _choose_checkpoint(config: DictConfig) -> None:
-    """With ``resume_mode=auto``: goes on from the last whole checkpoint, and says which ones it ignores."""
-    if config.trainer.resume_mode != "auto":
-        return
-    found = checkpoints(Path(config.trainer.default_local_dir))
-    for checkpoint in found:
-        if checkpoint.fault:
-            print(f"[paravt] ignoring the checkpoint {checkpoint.folder}: {checkpoint.fault}")
-    whole = [checkpoint for checkpoint in found if not checkpoint.fault]
-    if whole:
-        print(f"[paravt] going on from {whole[-1].folder}")
-        config.trainer.resume_mode = "resume_path"
-        config.trainer.resume_from_path = str(whole[-1].folder)
-    else:
-        config.trainer.resume_mode = "disable"
-
-
-def _train(config: DictConfig, settings: ParaVTSettings, lock: IO[str]) -> None:
-    """Runs verl's trainer under the eyes of the guard and the watch.
-
-    Raises:
-        RunFailed: with what died, or what verl raised, how far the run came and how to go on.
-    """
     os.environ.update(leftovers.environment(run_id()))
     tempfile.tempdir = None  # Python remembers the folder it was asked for first
-    run = {"output_dir": config.paravt.output_dir, "checkpoint_dir": config.trainer.default_local_dir}
-    guard = Guard(**run, keep_open=lock)
+    run = {"output_dir": output_dir, "checkpoint_dir": config.trainer.default_local_dir}
+    guard = Guard(**run, keep_open=lock, stderr=console.stderr)
     watch = ProcessWatch(
         lambda: end_of_run(**run, command=own_command()),
         guard,
         WatchSettings(phase_seconds=settings.limits.phase_seconds),
+        report=lambda message: console.say(f"error: {message}", error=True),
     )
+    console.look = StepLines(Path(output_dir) / "metrics.jsonl", lambda: watch.progress, console).look
     runner = StoppableRunner()
     failed = True
     try:
@@ -171,9 +180,10 @@ def _train(config: DictConfig, settings: ParaVTSettings, lock: IO[str]) -> None:
     finally:
         _leave_ray()
         guard.close(failed)
-    print(summary_table(**run))
+    console.finish()
+    console.say(summary_table(**run))
     if runner.stop_asked:
-        print(f"[paravt] stopped on SIGTERM. {end_of_run(**run, command=own_command())}")
+        console.say(f"{OURS} stopped on SIGTERM. {end_of_run(**run, command=own_command())}")
         raise SystemExit(runner.exit_code)
 
 

@@ -12,6 +12,7 @@ much later with an error about something else. So in a run of ours a failure her
 
 from __future__ import annotations
 
+import logging
 import traceback
 
 from recipe.paravt.lifecycle.run_marker import CPU_PLATFORM_NAME, in_our_run, on_cpu, run_id
@@ -25,6 +26,17 @@ def _load_replica() -> type:
     from recipe.paravt.training.weight_transfer import RunReplica
 
     return RunReplica
+
+
+def _name_levels() -> None:
+    """Warnings of ours begin with their level, by which the console knows them; Python's last resort leaves it out."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    for name in ("recipe.paravt", "paravt_tools"):
+        logger = logging.getLogger(name)
+        if not logger.handlers:
+            logger.addHandler(handler)
+            logger.propagate = False
 
 
 def register() -> None:
@@ -50,6 +62,7 @@ def register() -> None:
         from recipe.paravt.lifecycle.leftovers import name_shared_memory
         from recipe.paravt.training import trainer  # noqa: F401  (registers itself)
 
+        _name_levels()
         verl_adapter.register_rollout(_load_replica, "recipe.paravt.training.weight_transfer.RunServerAdapter")
         name_shared_memory(run_id())
         guard_this_machine()

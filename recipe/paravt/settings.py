@@ -94,6 +94,7 @@ class ParaVTSettings:
     Attributes:
         dry_run: compose and check the configuration, print it, and stop.
         output_dir: what a run leaves is written here.
+        verbose: show all that verl, Ray and vLLM print, which else goes to ``log.txt`` only.
         video_root: folder that relative video paths of the parquet rows are resolved against; none: the
             working directory.
         val_video_root: the same for validation rows; none: ``video_root``.
@@ -111,6 +112,7 @@ class ParaVTSettings:
     """
 
     dry_run: bool = False
+    verbose: bool = False
     output_dir: str = "outputs/paravt"
     video_root: str | None = None
     val_video_root: str | None = None

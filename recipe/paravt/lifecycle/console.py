@@ -11,11 +11,12 @@ import os
 import sys
 import threading
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import IO, TextIO
 
 from tqdm import tqdm
 
@@ -72,15 +73,7 @@ class Console:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._ended.set()
-        if self._follows:
-            self._thread.join()
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-        if self._follows:
-            self._show_what_is_new()
-        if self._bar is not None:
-            self._bar.close()
+        self.finish()
         if self._filter.num_left_out:
             self.say(f"{OURS} {self._filter.num_left_out} further warnings and errors are in {self.log}")
         if self._redirects:
@@ -88,6 +81,19 @@ class Console:
             os.dup2(self._err.fileno(), 2)
         for file in (self._out, self._err, self._file, self._reader):
             file.close()
+
+    def finish(self) -> None:
+        """Shows what was printed until now and ends the bar; only what is said is shown after it."""
+        if self._ended.is_set():
+            return
+        self._ended.set()
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        if self._follows:
+            self._thread.join()
+            self._look()
+        if self._bar is not None:
+            self._bar.close()
 
     @property
     def stderr(self) -> IO[str]:
@@ -143,10 +149,18 @@ class Console:
 
     def _watch(self) -> None:
         while not self._ended.wait(_POLL_SECONDS):
-            self._show_what_is_new()
+            self._look()
+
+    def _look(self) -> None:
+        self._show_what_is_new()
+        try:
             self.look()
+        except Exception:
+            # Once: what is shown of a run must not end it, nor hide its warnings.
+            traceback.print_exc()
+            self.look = lambda: None
 
 
-def _duplicate(descriptor: int, stream: IO[str]) -> IO[str]:
+def _duplicate(descriptor: int, stream: TextIO) -> IO[str]:
     """A stream of its own on what a descriptor is now, which prints what it cannot encode as escapes."""
     return os.fdopen(os.dup(descriptor), "w", encoding=stream.encoding, errors="backslashreplace")

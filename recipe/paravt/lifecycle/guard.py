@@ -46,9 +46,10 @@ class Guard:
         output_dir: of the run; Ray's logs are kept there when it fails.
         checkpoint_dir: of the run.
         keep_open: the lock on the output folder: nobody else may have it before the guard has cleaned up.
+        stderr: where the guard says what ended the run; none: this process's.
     """
 
-    def __init__(self, output_dir: str, checkpoint_dir: str, keep_open: IO[str]):
+    def __init__(self, output_dir: str, checkpoint_dir: str, keep_open: IO[str], stderr: IO[str] | None = None):
         folder = leftovers.folder_of(run_id())
         lock = leftovers.own(folder) if folder else None
         if folder is None or lock is None:
@@ -60,6 +61,7 @@ class Guard:
                 _command("--driver", str(os.getpid()), "--run", json.dumps(run)),
                 pass_fds=[lock.fileno(), keep_open.fileno()],
                 start_new_session=True,
+                stderr=stderr,
                 cwd="/",
             )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-_PROCESS = re.compile(r"\((?P<name>[\w.:-]+) (?:pid=\d+|\+)[^)]*\) ?|\((?P<daemon>raylet|gcs_server|autoscaler)\) ?")
+_PROCESS = re.compile(r"\((?P<name>[\w.:-]+ )?(?:pid=\d+|\+)[^)]*\) ?|\((?P<daemon>raylet|gcs_server|autoscaler)\) ?")
 """How Ray and vLLM begin the lines of other processes."""
 _REPEATED = re.compile(r"\s*\[repeated \d+x across cluster\].*$")
 _LEVEL = re.compile(r"\b(?:DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL)\b")
@@ -80,7 +80,7 @@ def _split(line: str) -> tuple[str, str]:
     """A line without colours, and the process that wrote it."""
     text, process = _COLOUR.sub("", line).rstrip(), ""
     while found := _PROCESS.match(text):
-        process = found["name"] or found["daemon"]
+        process = (found["name"] or found["daemon"] or "").strip()
         text = text[found.end() :]
     return _REPEATED.sub("", text), process
 

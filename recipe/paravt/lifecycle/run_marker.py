@@ -8,7 +8,7 @@ These are not settings: nobody sets them by hand, and nothing but "ours or not" 
 from __future__ import annotations
 
 import os
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 
 RUN_VARIABLE = "PARAVT_RUN_ID"
 CPU_PLATFORM_NAME = "paravt_cpu"
@@ -28,6 +28,12 @@ def run_id() -> str:
 def on_cpu() -> bool:
     """Whether this process belongs to a run of ours that trains on the CPU."""
     return in_our_run() and os.environ.get(PLATFORM_VARIABLE) == CPU_PLATFORM_NAME
+
+
+def requested_device(arguments: Sequence[str]) -> str:
+    """``cpu`` or ``cuda``: the last ``device=`` among the command-line arguments, ``cuda`` without one."""
+    choices = [argument.split("=", 1)[1] for argument in arguments if argument.startswith("device=")]
+    return choices[-1] if choices else "cuda"
 
 
 def run_environment(run_id: str, device: str) -> dict[str, str]:

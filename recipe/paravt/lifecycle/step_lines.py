@@ -12,7 +12,7 @@ from recipe.paravt.lifecycle.console import Console
 from recipe.paravt.lifecycle.log_lines import OURS
 from recipe.paravt.lifecycle.progress import Progress
 from recipe.paravt.lifecycle.run_files import MetricsFile
-from recipe.paravt.lifecycle.summary import step_line
+from recipe.paravt.lifecycle.summary import step_line, validation_line
 
 _WINDOW = 10
 """Steps that the time left is reckoned from: the first ones are slower, and checkpoints come every few."""
@@ -33,6 +33,7 @@ class StepLines:
         self._old = {line["step"]: line for line in MetricsFile.read(metrics)}
         self._state = self._read_state()
         self._shown: set[int] = set()
+        self._validated: set[int] = set()
         self._started = time.monotonic()
         self._last_end: float | None = None
         self._seconds: deque[float] = deque(maxlen=_WINDOW)
@@ -51,15 +52,23 @@ class StepLines:
         for line in MetricsFile.read(self._metrics):
             step = line["step"]
             # What an interrupted run did after its last checkpoint stands there until this one's trainer starts.
-            if step in self._shown or self._old.get(step) == line:
+            if self._old.get(step) == line:
                 continue
-            self._shown.add(step)
-            left = None
-            if self._last_end is not None:
-                self._seconds.append(time.monotonic() - self._last_end)
-                self._last_end = time.monotonic()
-                left = fmean(self._seconds) * max(0, now.num_steps - step)
-            self._console.advance(step, now.num_steps, step_line(line, left))
+            # A line is written again where the step is saved before it is validated.
+            if step not in self._shown:
+                self._shown.add(step)
+                self._console.advance(step, now.num_steps, step_line(line, self._seconds_left(now.num_steps - step)))
+            if step not in self._validated and (accuracies := validation_line(line)):
+                self._validated.add(step)
+                self._console.say(f"{OURS} step {step} validated  accuracy {accuracies}")
+
+    def _seconds_left(self, num_steps: int) -> float | None:
+        """Called when a step has ended."""
+        if self._last_end is None:
+            return None
+        self._seconds.append(time.monotonic() - self._last_end)
+        self._last_end = time.monotonic()
+        return fmean(self._seconds) * max(0, num_steps)
 
     def _read_state(self) -> tuple[int, int, int] | None:
         try:

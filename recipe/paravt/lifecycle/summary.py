@@ -75,8 +75,13 @@ def end_of_run(output_dir: str, checkpoint_dir: str, command: Sequence[str]) -> 
     saved = f"the last checkpoint is {checkpoint.folder}" if checkpoint else "there is no checkpoint"
     return (
         f"{step}; {saved}. The same command goes on from there:\n  {shlex.join(command)}\n"
-        f"all that was printed is in {Path(output_dir) / LOG_NAME}"
+        f"{where_it_is_printed(output_dir)}"
     )
+
+
+def where_it_is_printed(output_dir: str) -> str:
+    """The last line of every error."""
+    return f"all that was printed is in {Path(output_dir) / LOG_NAME}"
 
 
 def step_line(metrics: Mapping[str, Any], seconds_left: float | None) -> str:
@@ -94,12 +99,13 @@ def step_line(metrics: Mapping[str, Any], seconds_left: float | None) -> str:
     if (seconds := metrics.get("timing_s/step")) is not None:
         parts.append(f"{seconds:.1f} s")
     if seconds_left is not None:
-        parts.append(f"{seconds_left / 60:.0f} min left")
+        parts.append(f"{seconds_left / 60:.0f} min left" if seconds_left >= 90 else f"{seconds_left:.0f} s left")
     if failed := metrics.get("paravt/failed_sessions"):
         parts.append(f"{failed:g} rollouts failed")
-    parts += [
-        f"{name.removeprefix('paravt/').replace('/', ' ')} {value:.3f}"
-        for name, value in metrics.items()
-        if re.fullmatch("paravt/val/.*/accuracy", name) and value is not None
-    ]
     return "  ".join(parts)
+
+
+def validation_line(metrics: Mapping[str, Any]) -> str:
+    """The accuracies of a validation; empty where the step had none."""
+    found = ((re.fullmatch("paravt/val/(.*)/accuracy", name), value) for name, value in metrics.items())
+    return "  ".join(f"{match[1]} {value:.3f}" for match, value in found if match and value is not None)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -54,9 +53,18 @@ class ProcessWatch:
     Args:
         describe_end: what to print after the trouble: how far the run came, how to go on.
         guard: of this machine.
+        report: shows the message of a run that the watch ends.
     """
 
-    def __init__(self, describe_end: Callable[[], str], guard: Guard, settings: WatchSettings | None = None):
+    def __init__(
+        self,
+        describe_end: Callable[[], str],
+        guard: Guard,
+        settings: WatchSettings | None = None,
+        *,
+        report: Callable[[str], None],
+    ):
+        self._report = report
         self._describe_end = describe_end
         self._guard = guard
         self._settings = settings or WatchSettings()
@@ -113,7 +121,7 @@ class ProcessWatch:
             self._end()
 
     def _end(self) -> None:
-        print(f"error: {self.message()}", file=sys.stderr, flush=True)
+        self._report(self.message())
         # Not ray.shutdown(): with the main thread waiting in Ray, it ended the driver with status 0. The guard ends
         # the rest, if there still is one.
         if not self._guard.wake():

@@ -9,8 +9,7 @@ import hydra
 from omegaconf import DictConfig, OmegaConf
 
 from recipe.paravt.lifecycle.leftovers import new_run_id
-from recipe.paravt.lifecycle.run_marker import mark_process, on_cpu
-from recipe.paravt.main import requested_device
+from recipe.paravt.lifecycle.run_marker import mark_process, on_cpu, requested_device
 
 
 @hydra.main(version_base=None, config_path="../config/sft", config_name="cold_start")

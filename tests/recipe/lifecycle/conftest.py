@@ -29,7 +29,8 @@ guard = Guard(output_dir, output_dir + "/checkpoints", lock)
 needed = subprocess.Popen(["bash", "-c", "exec -a VLLM::EngineCore sleep 100"])
 other = subprocess.Popen(["sleep", "100"], start_new_session=True)
 settings = WatchSettings(poll_seconds=0.2, grace_seconds=0.5, stopped_seconds=1.0)
-watch = ProcessWatch(lambda: "how to go on", guard, settings)
+report = lambda message: print(f"error: {message}", file=sys.stderr, flush=True)
+watch = ProcessWatch(lambda: "how to go on", guard, settings, report=report)
 with watch:
     print(needed.pid, other.pid, guard.pid, flush=True)
     if ending == "hang":
