@@ -23,6 +23,7 @@ GPUS_PER_NODE=${GPUS_PER_NODE:-8}
 NNODES=${NNODES:-1}
 RAY_ADDRESS=${RAY_ADDRESS:-local}                # an existing cluster's address for several nodes
 DRY_RUN=${DRY_RUN:-0}
+VERBOSE=${VERBOSE:-0}                            # 1: also show what else goes to OUTPUT_DIR/log.txt only
 # -------------------------------------------------------------------------------------------------------------
 
 mkdir -p -- "$OUTPUT_DIR" # Hydra would not make it through a link
@@ -41,6 +42,7 @@ exec "$ROOT/.venv/bin/python" -m recipe.paravt.main --config-name "$ARM" \
   "paravt.video_root=$video_root" \
   "paravt.output_dir=$output_dir" \
   "paravt.dry_run=$([ "$DRY_RUN" = 1 ] && echo true || echo false)" \
+  "paravt.verbose=$([ "$VERBOSE" = 1 ] && echo true || echo false)" \
   "trainer.n_gpus_per_node=$GPUS_PER_NODE" \
   "trainer.nnodes=$NNODES" \
   "ray_kwargs.ray_init.address=$(hydra_value "$RAY_ADDRESS")" \

@@ -21,6 +21,7 @@ FRAME_BUDGETS=${FRAME_BUDGETS:-4,8,16}   # published: 4,8,16,32,64; long prompts
 TRAIN_VIDEOS=${TRAIN_VIDEOS:-160}
 VAL_VIDEOS=${VAL_VIDEOS:-8}
 DRY_RUN=${DRY_RUN:-0}                 # 1: compose and validate the RL configuration, print it, stop
+VERBOSE=${VERBOSE:-0}                 # 1: also show what else goes to OUTPUT_DIR/log.txt only
 # -------------------------------------------------------------------------------------------------------------
 
 RAY_ADDRESS=local # the run has its own Ray, whatever the environment says
@@ -33,28 +34,45 @@ bash requirements/setup_venv.sh cpu
 PYTHON=.venv/bin/python
 DATA=$OUTPUT_DIR/data
 MODEL=$OUTPUT_DIR/model
+LOG=$OUTPUT_DIR/log.txt
 COLD_START=$OUTPUT_DIR/sft/checkpoints/global_step_$SFT_STEPS/huggingface
+
+say() { echo "[$NAME] $*" >&2; }
+
+# quiet COMMAND…: what it prints goes to the log, and is shown where it fails.
+quiet() {
+  local code=0
+  if [ "$VERBOSE" = 1 ]; then "$@" && return || exit; fi
+  "$@" >>"$LOG" 2>&1 && return || code=$?
+  tail -n 20 "$LOG" >&2
+  say "failed; all that was printed is in $LOG"
+  exit "$code"
+}
 
 # stage NAME SETTINGS COMMAND…: runs a stage once for the same settings; the mark is written only after it ended well.
 stage() {
-  local mark="$OUTPUT_DIR/.done-$1" settings=$2
-  if [ -f "$mark" ] && [ "$(cat "$mark")" = "$settings" ]; then return; fi
-  echo "[$NAME] $1" >&2
+  local mark="$OUTPUT_DIR/.done-$1" settings=$2 started=$SECONDS
+  if [ -f "$mark" ] && [ "$(cat "$mark")" = "$settings" ]; then
+    say "$1: done before"
+    return
+  fi
+  say "$1 starts"
   rm -f "$mark"
   "${@:3}"
   printf '%s' "$settings" >"$mark"
+  say "$1 done in $((SECONDS - started)) s"
 }
 
 make_data() {
   rm -rf "$DATA"
-  $PYTHON -m data_prep synthetic --output "$DATA/train" --videos "$TRAIN_VIDEOS" --seed "$SEED" \
+  quiet $PYTHON -m data_prep synthetic --output "$DATA/train" --videos "$TRAIN_VIDEOS" --seed "$SEED" \
     --min-duration-seconds 30 --max-duration-seconds 60 --transcripts $((SFT_STEPS * 10)) \
     --frame-budgets "$FRAME_BUDGETS"
-  $PYTHON -m data_prep synthetic --output "$DATA/val" --videos "$VAL_VIDEOS" --seed $((SEED + 1000)) \
+  quiet $PYTHON -m data_prep synthetic --output "$DATA/val" --videos "$VAL_VIDEOS" --seed $((SEED + 1000)) \
     --min-duration-seconds 30 --max-duration-seconds 60
-  $PYTHON -m data_prep rl --annotations "$DATA/train/annotations.jsonl" --output "$DATA/train/rl" \
+  quiet $PYTHON -m data_prep rl --annotations "$DATA/train/annotations.jsonl" --output "$DATA/train/rl" \
     --frame-budgets "$FRAME_BUDGETS" --seed "$SEED" --model "$MODEL"
-  $PYTHON -m data_prep rl --annotations "$DATA/val/annotations.jsonl" --output "$DATA/val/rl" \
+  quiet $PYTHON -m data_prep rl --annotations "$DATA/val/annotations.jsonl" --output "$DATA/val/rl" \
     --fixed-frame-budget "${FRAME_BUDGETS##*,}" --split val --model "$MODEL"
 }
 
@@ -62,9 +80,10 @@ cold_start() {
   rm -rf "$OUTPUT_DIR/sft"
   # The tiny vision tower starts from random weights, so here it is trained too; RL then leaves it alone. Two ranks of
   # one thread each are twice as fast as one of two threads.
-  $PYTHON -m torch.distributed.run --standalone --nproc-per-node 2 -m recipe.paravt.training.sft device=cpu \
+  OMP_NUM_THREADS=1 $PYTHON -m torch.distributed.run --standalone --nproc-per-node 2 -m recipe.paravt.training.sft device=cpu \
     "model.path=$(hydra_value "$MODEL")" "data.train_files=$(hydra_value "$DATA/train/sft-00000.parquet")" \
     "data.video_root=$(hydra_value "$DATA/train")" "output_dir=$(hydra_value "$OUTPUT_DIR/sft")" \
+    "log_file=$(hydra_value "$LOG")" "verbose=$([ "$VERBOSE" = 1 ] && echo true || echo false)" \
     data.train_batch_size=16 data.micro_batch_size_per_gpu=2 data.max_length=4096 \
     model.override_config.freeze_vision_tower=false optim.lr=4.0e-3 optim.lr_warmup_steps=10 "optim.betas=[0.9,0.95]" \
     "trainer.total_training_steps=$SFT_STEPS" trainer.save_freq=-1
@@ -72,10 +91,10 @@ cold_start() {
 
 if [ "$DRY_RUN" != 1 ]; then
   data_settings="$SEED $SFT_STEPS $FRAME_BUDGETS $TRAIN_VIDEOS $VAL_VIDEOS"
-  stage tiny-model "$SEED" $PYTHON -m recipe.paravt.tiny --output "$MODEL" --seed "$SEED"
+  stage tiny-model "$SEED" quiet $PYTHON -m recipe.paravt.tiny --output "$MODEL" --seed "$SEED"
   stage data "$data_settings" make_data
   stage cold-start "$data_settings" cold_start
-  echo "[$NAME] reinforcement learning, $STEPS steps" >&2
+  say "reinforcement learning, $STEPS steps"
 fi
 exec $PYTHON -m recipe.paravt.main --config-name "$ARM" device=cpu \
   "actor_rollout_ref.model.path=$(hydra_value "$COLD_START")" \
@@ -84,6 +103,7 @@ exec $PYTHON -m recipe.paravt.main --config-name "$ARM" device=cpu \
   "paravt.video_root=$(hydra_value "$DATA/train")" "paravt.val_video_root=$(hydra_value "$DATA/val")" \
   "paravt.output_dir=$(hydra_value "$OUTPUT_DIR")" \
   "paravt.dry_run=$([ "$DRY_RUN" = 1 ] && echo true || echo false)" \
+  "paravt.verbose=$([ "$VERBOSE" = 1 ] && echo true || echo false)" \
   paravt.max_turns=2 paravt.max_new_tokens=128 paravt.subagent.max_new_tokens=48 "paravt.sampling_seed=$SEED" \
   data.train_batch_size=4 data.dataloader_num_workers=0 data.max_prompt_length=2048 data.max_response_length=1024 \
   actor_rollout_ref.rollout.n=4 actor_rollout_ref.rollout.max_model_len=4096 \

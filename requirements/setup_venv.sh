@@ -32,18 +32,19 @@ fi
 "$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' ||
   die "$python is $("$python" -V 2>&1); Python 3.11 or 3.12 is needed"
 
+# The checkout's path belongs to it: a moved or copied environment points at the old place.
+wanted="$kind $root $("$python" -V 2>&1) $(cat requirements/*.txt requirements/setup_venv.sh requirements/vllm_metadata/pyproject.toml setup.py | sha256sum | cut -d' ' -f1)"
+is_ready() { [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && .venv/bin/python -c '' 2>/dev/null; }
+# Before the lock: a checkout that is ready may be read-only.
+if is_ready; then exit 0; fi
+
 # Two runs in one checkout must not install at the same time: the second waits for the first.
 exec 9>"$root/.venv.lock"
 if ! flock -n 9; then
   say "another set-up of this checkout is running; waiting for it"
   flock 9
 fi
-
-# The checkout's path belongs to it: a moved or copied environment points at the old place.
-wanted="$kind $root $("$python" -V 2>&1) $(cat requirements/*.txt requirements/setup_venv.sh requirements/vllm_metadata/pyproject.toml setup.py | sha256sum | cut -d' ' -f1)"
-if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && .venv/bin/python -c '' 2>/dev/null; then
-  exit 0
-fi
+if is_ready; then exit 0; fi # the other one has done it
 
 started=$SECONDS
 say "setting up .venv for $kind with $("$python" -V 2>&1) (a new one takes some minutes and about 7 GB)"
@@ -58,7 +59,11 @@ if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
   "$python" -m venv --clear .venv
 fi
 printf '%s' "$kind" >.venv/.paravt-kind
-pip() { .venv/bin/python -m pip --disable-pip-version-check install --quiet --progress-bar off "$@"; }
+pip() {
+  .venv/bin/python -m pip --disable-pip-version-check install --progress-bar off "$@" >>.venv/install.log 2>&1 && return
+  tail -n 20 .venv/install.log >&2
+  die "pip failed; all that it printed is in $root/.venv/install.log"
+}
 
 say "1/4 torch"
 if [ "$kind" = cpu ]; then

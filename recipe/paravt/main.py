@@ -21,11 +21,13 @@ from recipe.paravt import verl_adapter
 from recipe.paravt.lifecycle import leftovers
 from recipe.paravt.lifecycle.checkpoints import checkpoints
 from recipe.paravt.lifecycle.checks import (
+    RL_COLUMNS,
     ConfigurationError,
     check_configuration,
     check_disk,
     check_files,
     check_registered,
+    check_rows,
     check_shared_memory,
     disk_is_full,
 )
@@ -92,6 +94,7 @@ def _run(config: DictConfig) -> None:
         return
     _make_paths_absolute(config)
     check_files(config, settings)
+    check_rows(config.data, RL_COLUMNS, "python -m data_prep rl")
     check_disk(config)
     check_shared_memory(config)
     output_dir = Path(config.paravt.output_dir)

@@ -185,6 +185,13 @@ def end_process_group() -> None:
     destroy_global_process_group()
 
 
+def step_loss(output: Any) -> float:
+    """The loss in what a training worker's ``train_batch`` returns."""
+    from verl.utils import tensordict_utils
+
+    return float(tensordict_utils.get(output, "metrics")["loss"])
+
+
 # ---- rollouts ----------------------------------------------------------------------------------------------------
 
 

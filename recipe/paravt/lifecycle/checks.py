@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,6 +14,9 @@ from omegaconf import DictConfig, OmegaConf
 from recipe.paravt import verl_adapter
 from recipe.paravt.lifecycle.leftovers import SHARED_MEMORY
 from recipe.paravt.settings import ParaVTSettings
+
+RL_COLUMNS = ("data_source", "agent_name", "prompt", "videos", "reward_model", "extra_info")
+SFT_COLUMNS = ("agent", "videos", "messages")
 
 
 class ConfigurationError(ValueError):
@@ -89,6 +93,58 @@ def check_files(config: DictConfig, settings: ParaVTSettings) -> None:
         probe.unlink()
     except OSError as error:
         raise ConfigurationError(f"paravt.output_dir: cannot write to {settings.output_dir}: {error}") from None
+
+
+def check_rows(data: DictConfig, columns: Sequence[str], made_by: str) -> None:
+    """Checks, from their metadata, that the parquet files hold rows of the right kind, and a batch of them at least.
+
+    verl divides by the number of batches once everything has started. Files elsewhere (``://``) and of another format
+    are left to verl.
+
+    Args:
+        data: verl's ``data`` node.
+        columns: that every file needs.
+        made_by: the command that makes such files.
+
+    Raises:
+        ConfigurationError: with the file, or both numbers.
+    """
+    for key, limit_key, least_key in (
+        ("train_files", "train_max_samples", "gen_batch_size" if data.get("gen_batch_size") else "train_batch_size"),
+        ("val_files", "val_max_samples", None),
+    ):
+        files = data.get(key) or []
+        names = [files] if isinstance(files, str) else list(files)
+        if not names or any("://" in name or not name.endswith(".parquet") for name in names):
+            continue
+        num_rows = sum(_num_rows(Path(name).expanduser(), f"data.{key}", columns, made_by) for name in names)
+        limit = data.get(limit_key, -1)
+        num_used = min(num_rows, limit) if limit > 0 else num_rows
+        least = data[least_key] if least_key else 1
+        if num_used < least:
+            used = f", of which data.{limit_key} uses {num_used}" if num_used < num_rows else ""
+            raise ConfigurationError(
+                f"data.{key}: there are {num_rows} rows{used}, and one batch takes {least} (data.{least_key}): "
+                f"lower it, or give more rows; files: {', '.join(names)}"
+                if least_key
+                else f"data.{key}: there are no rows in {', '.join(names)}"
+            )
+
+
+def _num_rows(path: Path, key: str, columns: Sequence[str], made_by: str) -> int:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            num_rows, present = file.metadata.num_rows, file.schema_arrow.names
+    except (OSError, pyarrow.ArrowException) as error:
+        raise ConfigurationError(f"{key}: {path} cannot be read as parquet: {error}") from None
+    if missing := [name for name in columns if name not in present]:
+        raise ConfigurationError(
+            f"{key}: {path} has no column {', '.join(missing)}, only {', '.join(present)}; {made_by} makes such files"
+        )
+    return int(num_rows)
 
 
 def check_registered() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from verl.trainer.sft_trainer import SFTTrainer
 from verl.utils.checkpoint.checkpoint_handler import CheckpointHandler
 
+from recipe.paravt import verl_adapter
 from recipe.paravt.lifecycle.checkpoints import last_whole, mark_complete, remove_old
 
 
@@ -42,7 +45,15 @@ class WholeCheckpoints(CheckpointHandler):
 
 
 class ParaVTSFTTrainer(SFTTrainer):
-    """verl's trainer with ``WholeCheckpoints``."""
+    """verl's trainer with ``WholeCheckpoints``.
+
+    Args:
+        show: called on rank 0 when a step has ended, with its number, the last one's, and its loss.
+    """
+
+    def __init__(self, config: Any, show: Callable[[int, int, float], None]):
+        super().__init__(config)
+        self._show = show
 
     def _build_ckpt_handler(self) -> None:
         trainer: Any = self.config.trainer
@@ -63,4 +74,18 @@ class ParaVTSFTTrainer(SFTTrainer):
             if self.rank == 0:
                 print(f"[paravt] step {self.resume_global_step} is done; trainer.total_training_steps is the end")
             return
+        self._show_steps()
         super().fit()
+
+    def _show_steps(self) -> None:
+        # verl's loop has no hook.
+        train_batch, first = self.training_client.train_batch, self.resume_global_step + 1
+        steps = itertools.count(first)
+
+        def train_and_show(data: Any) -> Any:
+            output = train_batch(data=data)
+            if self.rank == 0:
+                self._show(next(steps), self.total_training_steps, verl_adapter.step_loss(output))
+            return output
+
+        self.training_client.train_batch = train_and_show
