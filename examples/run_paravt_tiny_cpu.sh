@@ -24,6 +24,7 @@ DRY_RUN=${DRY_RUN:-0}                 # 1: compose and validate the RL configura
 VERBOSE=${VERBOSE:-0}                 # 1: also show what else goes to OUTPUT_DIR/log.txt only
 # -------------------------------------------------------------------------------------------------------------
 
+export USER=${USER:-$(id -un 2>/dev/null || id -u)} # torch asks for a name, which `docker run --user 12345` has not
 RAY_ADDRESS=local # the run has its own Ray, whatever the environment says
 [[ $OUTPUT_DIR = /* ]] || OUTPUT_DIR=$PWD/$OUTPUT_DIR
 mkdir -p "$OUTPUT_DIR"

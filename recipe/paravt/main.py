@@ -31,7 +31,7 @@ from recipe.paravt.lifecycle.checks import (
     check_shared_memory,
     disk_is_full,
 )
-from recipe.paravt.lifecycle.console import Console
+from recipe.paravt.lifecycle.console import Console, print_any_character
 from recipe.paravt.lifecycle.guard import Guard, own_command
 from recipe.paravt.lifecycle.log_lines import OURS
 from recipe.paravt.lifecycle.run_files import lock_folder
@@ -201,6 +201,7 @@ def _leave_ray() -> None:
 
 def main() -> None:
     """Entry point: marks the process, then hands over to Hydra."""
+    print_any_character()
     mark_process(os.environ, leftovers.new_run_id(), requested_device(sys.argv[1:]))
     _main()
 

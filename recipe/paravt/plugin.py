@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import traceback
+import warnings
 
 from recipe.paravt.lifecycle.run_marker import CPU_PLATFORM_NAME, in_our_run, on_cpu, run_id
 
@@ -39,8 +40,15 @@ def _name_levels() -> None:
             logger.propagate = False
 
 
+def _ignore_optional_engines() -> None:
+    """verl warns, in every process, of each of the five training engines whose packages are not installed."""
+    warnings.filterwarnings("ignore", message=r"\w+ engine is not available", category=UserWarning)
+
+
 def register() -> None:
     """Registers everything; safe to call twice."""
+    if in_our_run():
+        _ignore_optional_engines()
     from recipe.paravt import verl_adapter
     from recipe.paravt.cpu.platform import CpuPlatform
     from recipe.paravt.training.advantage import para_grpo_estimator

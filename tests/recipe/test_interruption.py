@@ -88,7 +88,7 @@ def undisturbed(command_of, tmp_path_factory):
     @functools.cache
     def run(num_steps=STEPS):
         folder = tmp_path_factory.mktemp("undisturbed")
-        finish(command_of(folder, num_steps), folder / "log.txt")
+        finish(command_of(folder, num_steps), folder / "console.txt")
         return metrics(folder)
 
     return run
@@ -108,7 +108,7 @@ def test_interruptions_do_not_change_a_run(num_steps, signals, command_of, run_f
         log = tmp_path / f"{number}.txt"
         process = start(command_of(tmp_path, num_steps), log)
         deadline = time.monotonic() + LIMIT_SECONDS
-        while "Training Progress" not in log.read_text():
+        while " begins, " not in log.read_text():
             assert process.poll() is None and time.monotonic() < deadline, log.read_text()[-3000:]
             time.sleep(0.05)
         # A step takes some four seconds, the first one after a start some twenty.
@@ -170,9 +170,9 @@ def test_two_runs_at_once_beside_a_cluster_are_two_runs(somebody_elses_cluster, 
     folders = [tmp_path / "a", tmp_path / "b"]
     for folder in folders:
         folder.mkdir()
-    processes = [start(command_of(folder), folder / "log.txt") for folder in folders]
+    processes = [start(command_of(folder), folder / "console.txt") for folder in folders]
     for process, folder in zip(processes, folders, strict=True):
-        assert process.wait(timeout=2 * LIMIT_SECONDS) == 0, (folder / "log.txt").read_text()[-3000:]
+        assert process.wait(timeout=2 * LIMIT_SECONDS) == 0, (folder / "console.txt").read_text()[-3000:]
         assert_same_metrics(metrics(folder), undisturbed())
     assert somebody_elses_cluster(), "the other cluster's daemons live"
 
@@ -191,7 +191,7 @@ def small_disk(tmp_path):
 @pytest.mark.long
 def test_a_disk_that_fills_up_ends_the_run_and_costs_no_step(small_disk, command_of, undisturbed, tmp_path):
     folder, enlarge = small_disk
-    log = tmp_path / "log.txt"
+    log = tmp_path / "console.txt"
     assert start(command_of(folder), log).wait(timeout=LIMIT_SECONDS) not in (0, None)
     error = log.read_text()
     error = error[error.rindex("error: ") :]

@@ -19,7 +19,7 @@ STEP_METRICS = (
 def run(training_command, run_files, tmp_path_factory):
     output_dir = tmp_path_factory.mktemp("run")
     overrides = ["trainer.total_training_steps=2", "trainer.save_freq=2", "trainer.test_freq=2"]
-    log = output_dir / "log.txt"
+    log = output_dir / "console.txt"
     with log.open("w") as file:
         command = training_command(output_dir, *overrides)
         code = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, timeout=540, cwd="/").returncode
@@ -71,10 +71,22 @@ def test_the_weights_load_in_the_precision_trained_in_and_have_moved(run, tiny_m
     assert "freeze_vision_tower" not in (folder / "config.json").read_text()
 
 
-def test_tensorboard_has_the_events_and_the_log_the_table(run):
+def test_tensorboard_has_the_events_and_log_and_console_the_table(run):
     assert list((run.folder / "tensorboard").rglob("events.out.tfevents.*"))
-    log = (run.folder / "log.txt").read_text()
-    assert "format reward f_τ" in log and "steps 1 to 2, 0 failed sessions" in log
+    for name in ("console.txt", "log.txt"):
+        text = (run.folder / name).read_text()
+        assert "format reward f_τ" in text and "steps 1 to 2, 0 failed sessions" in text
+
+
+def test_the_console_shows_the_steps_and_little_else(run):
+    console = (run.folder / "console.txt").read_text().splitlines()
+    for line in run.metrics:
+        [shown] = [text for text in console if text.startswith(f"[paravt] step {line['step']}/2  ")]
+        assert f"reward {line['critic/score/mean']:.3f}" in shown and " left" in shown
+    assert any(text.startswith("[paravt] step 2 validated  accuracy ") for text in console)
+    log = (run.folder / "log.txt").read_text().splitlines()
+    assert len(console) < 80 < len(log)
+    assert len(console) == len(set(console)), "no line is shown twice"
 
 
 def test_no_process_is_left(run):

@@ -7,6 +7,7 @@ verl, Ray and vLLM print some hundred lines a minute. Here the descriptors of st
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 import threading
@@ -159,6 +160,13 @@ class Console:
             # Once: what is shown of a run must not end it, nor hide its warnings.
             traceback.print_exc()
             self.look = lambda: None
+
+
+def print_any_character() -> None:
+    """Lets stdout and stderr print as escapes what they cannot encode (an ASCII locale: κ, paths)."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _duplicate(descriptor: int, stream: TextIO) -> IO[str]:

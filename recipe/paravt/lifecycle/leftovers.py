@@ -37,7 +37,8 @@ def environment(run_id: str) -> dict[str, str]:
 
     For Ray's session (of a local cluster), vLLM's sockets and verl's locks.
     """
-    base = os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
+    # Absolute: Ray's processes and the guard have other working directories.
+    base = os.path.abspath(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir())
     folder = Path(base if len(base) <= _LONGEST_BASE else "/tmp", _PREFIX + run_id)
     return {"TMPDIR": str(folder), "RAY_TMPDIR": str(folder)}
 

@@ -7,8 +7,11 @@ These are not settings: nobody sets them by hand, and nothing but "ours or not" 
 
 from __future__ import annotations
 
+import getpass
 import os
+import tempfile
 from collections.abc import MutableMapping, Sequence
+from pathlib import Path
 
 RUN_VARIABLE = "PARAVT_RUN_ID"
 CPU_PLATFORM_NAME = "paravt_cpu"
@@ -43,7 +46,7 @@ def run_environment(run_id: str, device: str) -> dict[str, str]:
         run_id: unique on this machine; becomes part of socket names.
         device: ``cpu`` or ``cuda``.
     """
-    variables = {RUN_VARIABLE: run_id}
+    variables = {RUN_VARIABLE: run_id, **_missing_of_user()}
     if device == "cpu":
         variables |= {
             PLATFORM_VARIABLE: CPU_PLATFORM_NAME,
@@ -53,6 +56,24 @@ def run_environment(run_id: str, device: str) -> dict[str, str]:
     return variables
 
 
+def _missing_of_user() -> dict[str, str]:
+    """A name and a home for a user who has none (``docker run --user 12345``).
+
+    torch asks for a name when it is imported; Ray keeps its token at home, vLLM and ``datasets`` their caches.
+    """
+    variables = {}
+    try:
+        getpass.getuser()
+    except (KeyError, OSError):
+        variables["USER"] = str(os.getuid())
+    if not os.access(os.path.expanduser("~"), os.W_OK):
+        variables["HOME"] = os.path.join(tempfile.gettempdir(), f"home-{os.getuid()}")
+    return variables
+
+
 def mark_process(environment: MutableMapping[str, str], run_id: str, device: str) -> None:
     """Writes the marks into ``environment`` (``os.environ`` of the driver, before Ray starts)."""
-    environment.update(run_environment(run_id, device))
+    variables = run_environment(run_id, device)
+    if "HOME" in variables:
+        Path(variables["HOME"]).mkdir(mode=0o700, exist_ok=True)
+    environment.update(variables)

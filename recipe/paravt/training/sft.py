@@ -12,7 +12,7 @@ import hydra
 from omegaconf import DictConfig, OmegaConf
 
 from recipe.paravt.lifecycle.checks import SFT_COLUMNS, ConfigurationError, check_rows
-from recipe.paravt.lifecycle.console import Console
+from recipe.paravt.lifecycle.console import Console, print_any_character
 from recipe.paravt.lifecycle.leftovers import new_run_id
 from recipe.paravt.lifecycle.run_marker import mark_process, on_cpu, requested_device
 
@@ -81,6 +81,7 @@ class _StepLines:
 
 def main() -> None:
     """Entry point: marks the process before verl is imported, then hands over to Hydra."""
+    print_any_character()
     mark_process(os.environ, new_run_id(), requested_device(sys.argv[1:]))
     _main()
 

@@ -73,6 +73,7 @@ class LiveRun:
     def __init__(self, command, log):
         self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd="/", start_new_session=True)
         self.run_id = None
+        self.folder = None
         self.processes = None
         self._progress = None
 
@@ -89,6 +90,7 @@ class LiveRun:
             if RUN_VARIABLE not in environment:
                 continue  # forked off the driver, not yet the raylet
             self.run_id = environment[RUN_VARIABLE]
+            self.folder = Path(environment["TMPDIR"])
             self.processes = RunProcesses(self.run_id)
             key = f"paravt/{self.run_id}/progress"
             command = [sys.executable, "-c", SHOW_PROGRESS, arguments["--gcs-address"], key]
@@ -112,8 +114,7 @@ class LiveRun:
         return found
 
     def left(self):
-        found = [str(known) for known in self.processes.look()] if self.processes else []
-        return found + [str(path) for path in of_run(self.run_id, Path("/tmp/paravt"))]
+        return [*map(str, self.processes.look()), *map(str, of_run(self.run_id, self.folder))]
 
 
 def wait_until(condition, seconds, run, log):
@@ -132,13 +133,14 @@ def marks(row):
 @pytest.mark.timeout(START_SECONDS + END_SECONDS + CLEAN_SECONDS + 60)
 @pytest.mark.parametrize(("name", "phase", "sent"), map(marks, ROWS))
 def test_the_run_ends_says_so_and_leaves_nothing(name, phase, sent, training_command, tmp_path):
-    log = tmp_path / "log.txt"
+    log = tmp_path / "console.txt"
     command = training_command(tmp_path, "trainer.total_training_steps=500", "trainer.save_freq=1")
     with log.open("w") as file:
         run = LiveRun(command, file)
     try:
         wait_until(run.started, START_SECONDS, run, log)
         wait_until((tmp_path / "checkpoints" / "global_step_1" / "complete.json").exists, START_SECONDS, run, log)
+        assert run.folder in of_run(run.run_id, run.folder), "what is looked for at the end is there now"
         victim = run.find(name)
         run.wait_for(2, phase)
         time.sleep(DELAY_SECONDS[phase])

@@ -51,7 +51,8 @@ def test_two_steps_on_two_ranks(shapes, tiny_model, tmp_path):
     command += ["data.train_batch_size=4", "data.micro_batch_size_per_gpu=2", "trainer.total_training_steps=2"]
     result = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd="/")
     assert result.returncode == 0, result.stderr[-4000:]
-    assert "train/loss" in result.stdout and list(tmp_path.glob("tensorboard/**/events*"))
+    assert "[paravt] step 2/2  loss " in result.stdout and "train/loss" in (tmp_path / "log.txt").read_text()
+    assert len((result.stdout + result.stderr).splitlines()) < 30 and list(tmp_path.glob("tensorboard/**/events*"))
     folder = tmp_path / "checkpoints" / "global_step_2" / "huggingface"
     before, after = (load_file(path / "model.safetensors") for path in (tiny_model, folder))
     moved = {name for name in before if not torch.equal(before[name], after[name])}
