@@ -220,3 +220,16 @@ def test_the_whole_road_in_a_folder_with_such_a_name(tmp_path):
     for name in ("metrics.jsonl", "rollouts/1.jsonl", "checkpoints/global_step_1/complete.json"):
         assert (folder / name).is_file(), name
     assert list((folder / "tensorboard").glob("events.*")) and list((folder / "sft" / "tensorboard").glob("events.*"))
+
+
+def test_a_checkout_that_is_ready_may_be_read_only_and_stdout_ascii(tmp_path):
+    read_only = f"mount --bind {ROOT} {ROOT} && mount -o remount,ro,bind {ROOT}"
+    if subprocess.run(["unshare", "--mount", "sh", "-c", read_only], capture_output=True).returncode:
+        pytest.skip("a read-only mount needs root")
+    folder = tmp_path / "κ"
+    environment = os.environ | {"DRY_RUN": "1", "OUTPUT_DIR": str(folder), "PYTHONIOENCODING": "ascii"}
+    script = f'{read_only} && ! touch {ROOT}/x 2>&- && exec bash "$0"'
+    command = ["unshare", "--mount", "sh", "-c", script, ROOT / "examples" / "run_paravt_tiny_cpu.sh"]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stderr[-2000:]
+    assert composed(result.stdout)["paravt"]["output_dir"] == str(folder).replace("κ", "\\u03ba")

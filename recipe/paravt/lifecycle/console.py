@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import shlex
 import sys
 import threading
 import time
@@ -55,18 +56,19 @@ class Console:
 
     def __enter__(self) -> Console:
         self._file = self.log.open("ab", buffering=0)
-        self._reader = self.log.open("rb")
-        self._reader.seek(0, os.SEEK_END)
-        self._rest = b""
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         same = [os.path.sameopenfile(self._file.fileno(), descriptor) for descriptor in (1, 2)]
         self._redirects = not any(same)
         self._out, self._err = _duplicate(1, sys.stdout), _duplicate(2, sys.stderr)
         if self._redirects:
-            self._file.write(f"\n==== {time.strftime('%Y-%m-%d %H:%M:%S')}  {' '.join(sys.orig_argv)}\n".encode())
+            command = shlex.join(sys.orig_argv)
+            self._file.write(f"\n==== {time.strftime('%Y-%m-%d %H:%M:%S')}  {command}\n".encode(errors="replace"))
             for descriptor in (1, 2):
                 os.dup2(self._file.fileno(), descriptor)
+        self._reader = self.log.open("rb")
+        self._reader.seek(0, os.SEEK_END)
+        self._rest = b""
         if self._follows:
             self._thread.start()
         return self
@@ -108,7 +110,7 @@ class Console:
                 self._filter.is_new(line)
                 self._said[line] += 1
             if self._redirects:
-                self._file.write(f"{text}\n".encode())
+                self._file.write(f"{text}\n".encode(errors="replace"))
             self._show(text, self._err if error else self._out)
 
     def advance(self, step: int, num_steps: int, text: str) -> None:

@@ -42,6 +42,12 @@ def test_the_temporary_folder_is_short_enough_for_sockets(monkeypatch):
     assert leftovers.environment("x")["TMPDIR"] == "/big/paravt-x"
 
 
+def test_a_relative_folder_is_that_of_the_driver(monkeypatch):
+    monkeypatch.chdir("/usr")
+    monkeypatch.setenv("RAY_TMPDIR", "tmp")
+    assert leftovers.environment("x") == {"TMPDIR": "/usr/tmp/paravt-x", "RAY_TMPDIR": "/usr/tmp/paravt-x"}
+
+
 RUN = "0123456789ab"
 
 

@@ -1,0 +1,46 @@
+"""Which lines of a log are shown."""
+
+import pytest
+
+from recipe.paravt.lifecycle.log_lines import LogFilter
+
+TRACEBACK = """Traceback (most recent call last):
+  File "a.py", line 1, in <module>
+    + Exception Group Traceback (most recent call last):
+ValueError: the reason"""
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("INFO 12-07 10:00:00 [a.py:1] all is well", None),
+        ("step:1 - actor/loss:0.3", None),
+        ("a word of a message that is longer than any logger's format: " + "ERROR", None),
+        ("WARNING 12-07 10:00:00 [a.py:1] look", "WARNING 12-07 10:00:00 [a.py:1] look"),
+        ("2026-12-07 10:00:00,1\tERROR worker.py:1 -- lost", "2026-12-07 10:00:00,1\tERROR worker.py:1 -- lost"),
+        ("\x1b[36m(Worker pid=12, ip=10.0.0.1)\x1b[0m WARNING x", "Worker: WARNING x"),
+        ("(pid=12) WARNING x", "WARNING x"),
+        ("(raylet) [2026-12-07 10:00:00,123 E 17 17] out of memory", "raylet: [2026-12-07 10:00:00,123 E 17 17] out of memory"),
+        ("(A pid=1) (EngineCore_0 pid=2) ERROR y [repeated 3x across cluster]", "EngineCore_0: ERROR y"),
+        ("/a/b.py:12: UserWarning: old", "UserWarning: old"),
+        ("torch.OutOfMemoryError: CUDA out of memory", "torch.OutOfMemoryError: CUDA out of memory"),
+        ("error: paravt.dispatch is 'x'", "error: paravt.dispatch is 'x'"),
+        ("[paravt] going on", "[paravt] going on"),
+    ],
+)  # fmt: skip
+def test_warnings_errors_and_lines_of_ours_are_shown(line, shown):
+    assert LogFilter(9).pick(line) == shown
+
+
+def test_of_a_traceback_the_exception_is_shown_also_between_the_lines_of_others():
+    chosen = LogFilter(9)
+    lines = [f"(A pid=1) {line}" for line in TRACEBACK.splitlines()]
+    lines.insert(2, "(B pid=2)   an indented line of another process")
+    assert [shown for line in lines if (shown := chosen.pick(line))] == ["A: ValueError: the reason"]
+
+
+def test_what_differs_in_numbers_only_is_shown_once_and_what_is_too_much_is_counted():
+    chosen = LogFilter(2)
+    lines = ["WARNING a 1", "WARNING a 2", "WARNING b", "WARNING c", "WARNING d", "[paravt] step 1", "WARNING c"]
+    assert [shown for line in lines if (shown := chosen.pick(line))] == ["WARNING a 1", "WARNING b", "[paravt] step 1"]
+    assert chosen.num_left_out == 2
