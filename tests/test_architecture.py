@@ -71,3 +71,46 @@ def test_import_is_light(package):
         [sys.executable, "-S", "-c", code], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
     )
     assert result.stdout.strip() == "[]"
+
+
+PACKAGE = ROOT / "recipe" / "paravt"
+EVERYWHERE = {"settings", "verl_adapter"}
+MAY_IMPORT = {
+    "settings": set(),
+    "verl_adapter": set(),
+    "rollout": EVERYWHERE,
+    "lifecycle": EVERYWHERE,
+    "training": EVERYWHERE | {"rollout", "lifecycle"},
+    "cpu": EVERYWHERE | {"training"},
+    "tiny": EVERYWHERE | {"rollout"},
+}
+# The doors: nothing imports them.
+MAY_IMPORT["main"] = MAY_IMPORT["plugin"] = set(MAY_IMPORT)
+
+
+def parts_imported(path):
+    """Rooms and modules of ``recipe.paravt`` that a file imports."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module == "recipe.paravt":
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom | ast.Import):
+            names = [node.module] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
+            yield from (name.split(".")[2] for name in names if name.startswith("recipe.paravt."))
+
+
+@pytest.mark.parametrize("part", sorted(MAY_IMPORT))
+def test_rooms_are_entered_one_way(part):
+    files = sorted((PACKAGE / part).rglob("*.py")) or [PACKAGE / f"{part}.py"]
+    for path in files:
+        strangers = set(parts_imported(path)) - MAY_IMPORT[part] - {part}
+        assert not strangers, f"{path.relative_to(ROOT)} imports {', '.join(sorted(strangers))}"
+
+
+def test_every_part_has_its_place_and_every_room_says_what_it_may_import():
+    parts = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert parts - {"__init__"} == set(MAY_IMPORT)
+    rooms = {part for part in MAY_IMPORT if (PACKAGE / part).is_dir()}
+    for room in rooms:
+        _, may_import = ast.get_docstring(ast.parse((PACKAGE / room / "__init__.py").read_text("utf-8"))).split("; ")
+        named = {part for part in rooms | EVERYWHERE if f"``{part}``" in may_import}
+        assert named == MAY_IMPORT[room], room

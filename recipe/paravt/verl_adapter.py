@@ -101,7 +101,7 @@ def use_process_group_backend(name: str) -> None:
 
     To be called before verl's trainers are imported, whose modules bind the function.
     """
-    import verl.utils.distributed as distributed
+    from verl.utils import distributed
 
     initialize = distributed.initialize_global_process_group_ray
     if getattr(initialize, "paravt_backend", None):
@@ -300,9 +300,9 @@ def is_padding(tag: Mapping[str, Any]) -> bool:
 
 def read_columns(batch: Any, *names: str) -> Any:
     """Columns of a batch's rows, as a TensorDict of nested tensors and lists."""
-    import transfer_queue as tq
+    from transfer_queue import kv_batch_get
 
-    return tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=list(names))
+    return kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=list(names))
 
 
 def write_response_columns(batch: Any, response_mask: Any, columns: Mapping[str, torch.Tensor]) -> Any:
@@ -315,12 +315,12 @@ def write_response_columns(batch: Any, response_mask: Any, columns: Mapping[str,
     Returns:
         The batch with them.
     """
-    import transfer_queue as tq
     from tensordict import TensorDict
+    from transfer_queue import kv_batch_put
     from verl.workers.utils.padding import response_to_nested
 
     fields = {name: response_to_nested(values, response_mask) for name, values in columns.items()}
-    return tq.kv_batch_put(
+    return kv_batch_put(
         keys=batch.keys, partition_id=batch.partition_id, fields=TensorDict(fields, batch_size=len(batch.keys))
     )
 
@@ -359,7 +359,7 @@ class VerlName:
         used_by: file under ``recipe/paravt``.
         parameters: of a function or class that is called, as ``inspect`` gives them, without annotations; ``=`` stands
             for a default. None where nothing of ours calls it.
-        overrides: method that a subclass of ours overrides → its parameters.
+        overrides: method that the subclass in ``used_by`` overrides → the parameters of verl's own.
         members: attributes and methods that ours reads, sets or calls on an instance.
     """
 
@@ -370,6 +370,294 @@ class VerlName:
     members: tuple[str, ...] = ()
 
 
-TOUCHED: tuple[VerlName, ...] = ()
+TOUCHED: tuple[VerlName, ...] = (
+    VerlName("verl.experimental.agent_loop.agent_loop:_agent_loop_registry", "verl_adapter.py"),
+    VerlName("verl.trainer.ppo.core_algos:register_adv_est", "verl_adapter.py", parameters="name_or_enum"),
+    VerlName("verl.trainer.ppo.core_algos:ADV_ESTIMATOR_REGISTRY", "verl_adapter.py"),
+    VerlName(
+        "verl.plugin.platform.platform_manager:PlatformRegistry.register", "verl_adapter.py", parameters="platform"
+    ),
+    VerlName("verl.trainer.ppo.v1.trainer_base:register_trainer", "verl_adapter.py", parameters="name"),
+    VerlName("verl.trainer.ppo.v1.trainer_base:TRAINER_REGISTRY", "verl_adapter.py"),
+    VerlName(
+        "verl.workers.engine.base:EngineRegistry.register",
+        "verl_adapter.py",
+        parameters="model_type, backend, device=, vendor=",
+    ),
+    VerlName("verl.workers.rollout:base", "verl_adapter.py", members=("_ROLLOUT_REGISTRY",)),
+    VerlName(
+        "verl.workers.rollout.replica:RolloutReplicaRegistry.register", "verl_adapter.py", parameters="name, loader"
+    ),
+    VerlName("verl.workers.rollout.vllm_rollout:vllm_rollout", "verl_adapter.py", members=("BucketedWeightSender",)),
+    VerlName(
+        "verl.workers.rollout.vllm_rollout.bucketed_weight_transfer:create_shared_memory",
+        "verl_adapter.py",
+        parameters="size, name",
+    ),
+    VerlName("verl.utils:distributed", "verl_adapter.py", members=("initialize_global_process_group_ray",)),
+    VerlName(
+        "verl.utils.distributed:initialize_global_process_group_ray",
+        "verl_adapter.py",
+        parameters="timeout_second=, backend=",
+    ),
+    VerlName("verl.utils.distributed:initialize_global_process_group", "verl_adapter.py", parameters="timeout_second="),
+    VerlName("verl.utils.distributed:destroy_global_process_group", "verl_adapter.py", parameters=""),
+    VerlName("verl.trainer.ppo.utils:need_critic", "verl_adapter.py", parameters="config"),
+    VerlName("verl.trainer.ppo.utils:need_reference_policy", "verl_adapter.py", parameters="config"),
+    VerlName(
+        "verl.utils.config:validate_config", "verl_adapter.py", parameters="config, use_reference_policy, use_critic"
+    ),
+    VerlName("verl.trainer.main_ppo:run_ppo", "verl_adapter.py", parameters="config, task_runner_class"),
+    VerlName("verl.trainer.main_ppo:TaskRunnerV1", "verl_adapter.py"),
+    VerlName("verl.utils:tensordict_utils", "verl_adapter.py", members=("get",)),
+    VerlName("verl.trainer.ppo.v1.agent_loop_tq:AgentLoopWorkerTQ", "verl_adapter.py"),
+    VerlName(
+        "verl.utils.tokenizer.continuous_token_wiring:create_continuous_token_builder",
+        "verl_adapter.py",
+        parameters=(
+            "tokenizer, *, model_family=, hf_model_type=, chat_template_kwargs=, mm_processor_kwargs=, "
+            "processor=, **builder_kwargs"
+        ),
+    ),
+    VerlName(
+        "verl.experimental.agent_loop.agent_loop:AgentLoopOutput",
+        "verl_adapter.py",
+        parameters=(
+            "*, prompt_ids, response_ids, response_mask, response_logprobs=, routed_experts=, "
+            "multi_modal_data=, reward_score=, num_turns=, metrics, extra_fields=, mm_processor_kwargs=, "
+            "mm_processor_output="
+        ),
+    ),
+    VerlName(
+        "verl.experimental.agent_loop.agent_loop:AgentLoopMetrics",
+        "verl_adapter.py",
+        parameters="*, generate_sequences=, tool_calls=, compute_score=, num_preempted=",
+    ),
+    VerlName("verl.tools.schemas:OpenAIFunctionToolSchema", "verl_adapter.py", members=("model_validate",)),
+    VerlName("verl.tools.schemas:ToolResponse", "verl_adapter.py", parameters="*, text=, image=, video="),
+    VerlName("transfer_queue:kv_batch_get", "verl_adapter.py", parameters="keys, partition_id, select_fields="),
+    VerlName(
+        "transfer_queue:kv_batch_put", "verl_adapter.py", parameters="keys, partition_id, fields=, tags=, data_parser="
+    ),
+    VerlName("transfer_queue:KVBatchMeta", "verl_adapter.py", members=("keys", "partition_id")),
+    VerlName("verl.workers.utils.padding:response_to_nested", "verl_adapter.py", parameters="tensor, response_mask"),
+    VerlName(
+        "verl.experimental.agent_loop.agent_loop:AgentLoopBase",
+        "rollout/agent_loop.py",
+        overrides={
+            "__init__": (
+                "self, trainer_config, server_manager, tokenizer, processor, dataset_cls, data_config, "
+                "hf_model_type=, **kwargs"
+            ),
+            "run": "self, sampling_params, **kwargs",
+        },
+        members=(
+            "config",
+            "tokenizer",
+            "processor",
+            "mm_processor_kwargs",
+            "rollout_config",
+            "server_manager",
+            "continuous_token_builder",
+        ),
+    ),
+    VerlName(
+        "verl.workers.rollout.llm_server:LLMServerClient.generate",
+        "rollout/agent_loop.py",
+        parameters=(
+            "self, request_id, *, prompt_ids, sampling_params, image_data=, video_data=, audio_data=, "
+            "mm_processor_kwargs=, **kwargs"
+        ),
+    ),
+    VerlName(
+        "verl.trainer.ppo.v1.agent_loop_tq:AgentLoopWorkerTQ",
+        "rollout/worker.py",
+        overrides={
+            "__init__": "self, *args, **kwargs",
+            "_run_agent_loop": "self, sampling_params, trajectory, *, agent_name, trace=, **kwargs",
+        },
+        members=("config", "tokenizer", "processor", "mm_processor_kwargs", "_agent_loop_postprocess"),
+    ),
+    VerlName(
+        "verl.trainer.ppo.v1.agent_loop_tq:AgentLoopManagerTQ",
+        "rollout/worker.py",
+        overrides={"__init__": "self, *args, **kwargs"},
+        members=("agent_loop_workers_class",),
+    ),
+    VerlName(
+        "verl.utils.dataset.rl_dataset:RLHFDataset",
+        "rollout/dataset.py",
+        overrides={"maybe_filter_out_long_prompts": "self, dataframe=", "__getitem__": "self, item"},
+        members=("dataframe",),
+    ),
+    VerlName(
+        "verl.tools.base_tool:BaseTool",
+        "rollout/crop_tool.py",
+        overrides={
+            "__init__": "self, config, tool_schema",
+            "get_openai_tool_schema": "self",
+            "create": "self, instance_id=, **kwargs",
+            "execute": "self, instance_id, parameters, **kwargs",
+            "release": "self, instance_id, **kwargs",
+        },
+    ),
+    VerlName(
+        "verl.trainer.ppo.v1.trainer_sync:PPOTrainerSync",
+        "training/trainer.py",
+        overrides={
+            "__init__": "self, config",
+            "_build_replay_buffer": "self",
+            "fit": "self, agent_loop_manager",
+            "on_init_end": "self",
+            "on_step_begin": "self",
+            "on_sample_end": "self",
+            "on_step_end": "self",
+            "on_validate_begin": "self",
+            "_fetch_one_gen_batch": "self",
+            "_step_once": "self, metrics, timing_raw, sample_batch_size",
+            "_balance_batch": "self, batch, metrics, logging_prefix=, keep_minibatch=",
+            "step": "self, metrics, timing_raw",
+            "_save_checkpoint": "self",
+            "_compute_advantage": "self, batch, metrics",
+            "_compute_metrics": "self, batch, metrics, timing_raw, global_steps, epoch",
+            "_log_rollout_data": "self, batch, timing_raw, rollout_data_dir",
+            "_val_metrics_update": (
+                "self, data_sources, sample_uids, reward_extra_infos_dict, sample_turns, expected_acc_counts="
+            ),
+        },
+        members=("config", "trainer_mode", "global_steps", "total_training_steps", "steps_per_epoch", "timing_raw"),
+    ),
+    VerlName("transfer_queue:KVBatchMeta", "training/trainer.py", members=("keys", "tags", "reorder")),
+    VerlName("verl.trainer.ppo.v1.replay_buffer:ReplayBuffer", "training/trainer.py", members=("poll_interval",)),
+    VerlName(
+        "verl.workers.engine.fsdp.transformer_impl:FSDPEngineWithLMHead",
+        "training/engine.py",
+        overrides={
+            "_build_module": "self",
+            "save_checkpoint": "self, local_path, hdfs_path=, global_step=, max_ckpt_to_keep=, **kwargs",
+        },
+        members=("model_config",),
+    ),
+    VerlName(
+        "verl.trainer.sft_trainer:SFTTrainer",
+        "training/sft_trainer.py",
+        overrides={"__init__": "self, config", "_build_ckpt_handler": "self", "fit": "self"},
+        members=(
+            "config",
+            "rank",
+            "engine",
+            "train_dataloader",
+            "training_client",
+            "ckpt_handler",
+            "resume_global_step",
+            "total_training_steps",
+            "_get_lora_train_meta",
+        ),
+    ),
+    VerlName(
+        "verl.workers.engine_workers:TrainingWorker.train_batch", "training/sft_trainer.py", parameters="self, data"
+    ),
+    VerlName(
+        "verl.utils.checkpoint.checkpoint_handler:CheckpointHandler",
+        "training/sft_trainer.py",
+        overrides={
+            "__init__": (
+                "self, engine, train_dataloader, *, default_local_dir, max_ckpt_to_keep=, "
+                "default_hdfs_dir=, resume_mode=, resume_from_path=, mode=, lora_train_meta="
+            ),
+            "save_checkpoint": "self, step",
+            "_find_latest_checkpoint": "self",
+            "_load_dataloader_state": "self, checkpoint_path",
+        },
+        members=("default_local_dir", "rank", "resume_global_step", "train_dataloader"),
+    ),
+    VerlName(
+        "verl.workers.rollout.vllm_rollout.bucketed_weight_transfer:BucketedWeightSender",
+        "training/weight_transfer.py",
+        overrides={"_init_socket": "self", "_init_buffer": "self"},
+        members=("socket", "use_shm", "shm", "bucket_size", "buffer"),
+    ),
+    VerlName(
+        "verl.workers.rollout.vllm_rollout.vllm_async_server:vLLMHttpServer",
+        "training/weight_transfer.py",
+        overrides={
+            "__init__": (
+                "self, config, model_config, rollout_mode, workers, replica_rank, node_rank, "
+                "gpus_per_node, nnodes, cuda_visible_devices, disaggregation_role=, "
+                "disaggregation_kv_transfer_config="
+            )
+        },
+    ),
+    VerlName(
+        "verl.workers.rollout.vllm_rollout.vllm_async_server:vLLMReplica",
+        "training/weight_transfer.py",
+        overrides={
+            "__init__": (
+                "self, replica_rank, config, model_config, gpus_per_node=, is_reward_model=, "
+                "is_teacher_model=, name_suffix="
+            )
+        },
+        members=("server_class",),
+    ),
+    VerlName(
+        "verl.workers.rollout.vllm_rollout.vllm_rollout:ServerAdapter",
+        "training/weight_transfer.py",
+        overrides={
+            "__init__": "self, config, model_config, device_mesh, replica_rank=",
+            "update_weights": "self, weights, global_steps=, wire_format=, **kwargs",
+        },
+        members=("zmq_handle",),
+    ),
+    VerlName(
+        "verl.plugin.platform.platform_base:PlatformBase",
+        "cpu/platform.py",
+        overrides={
+            "device_name": "property",
+            "vendor_name": "property",
+            "device_module": "property",
+            "is_available": "self",
+            "is_platform_available": "self, use_smi_check=",
+            "current_device": "self",
+            "device_count": "self",
+            "set_device": "self, device_index",
+            "synchronize": "self, device_index=",
+            "manual_seed": "self, seed",
+            "manual_seed_all": "self, seed",
+            "set_allocator_settings": "self, settings",
+            "empty_cache": "self",
+            "get_device_capability": "self, device_index=",
+            "communication_backend_name": "self",
+            "visible_devices_envvar": "self",
+            "nvtx_range": "self, msg",
+            "profiler_start": "self",
+            "profiler_stop": "self",
+            "ray_resource_name": "self",
+            "ray_noset_envvars": "self",
+            "is_ipc_supported": "self",
+            "rollout_env_vars": "self",
+            "cudart": "self",
+        },
+    ),
+    VerlName(
+        "verl.workers.rollout.vllm_rollout.utils:vLLMColocateWorkerExtension",
+        "cpu/worker_extension.py",
+        overrides={"_update_weights": "self, weights, peft_config, base_sync_done"},
+    ),
+    VerlName(
+        "verl.workers.engine.fsdp.transformer_impl:FSDPEngineWithLMHead",
+        "cpu/engine.py",
+        overrides={
+            "__init__": "self, model_config, engine_config, optimizer_config, checkpoint_config",
+            "_build_fsdp_module": "self, module",
+        },
+        members=("engine_config",),
+    ),
+    VerlName(
+        "verl.workers.rollout.vllm_rollout.vllm_async_server:vLLMHttpServer",
+        "cpu/server.py",
+        overrides={"_get_worker_extension_cls": "self"},
+    ),
+    VerlName("verl.workers.rollout.vllm_rollout.vllm_async_server:vLLMReplica", "cpu/server.py"),
+)
 """All of verl that the recipe touches, as 0.9.1 has it. ``tests/recipe/test_verl_adapter.py`` holds it to the release
 that is installed, and to the imports of this package."""

@@ -1,1 +1,1 @@
-"""What exists only without a GPU: a verl platform, an engine and a vLLM server; imports ``training``."""
+"""What exists only without a GPU; imports ``training``, ``settings`` and ``verl_adapter``."""

@@ -1,1 +1,1 @@
-"""The tiny Qwen3-VL: model, tokenizer and the command that writes both; imports ``rollout``."""
+"""The tiny Qwen3-VL: model, tokenizer, command; imports ``rollout``, ``settings`` and ``verl_adapter``."""

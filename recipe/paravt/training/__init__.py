@@ -1,1 +1,1 @@
-"""How rollouts are learned from, and how weights get to vLLM; imports ``rollout`` and ``lifecycle``."""
+"""How rollouts are learned from; imports ``rollout``, ``lifecycle``, ``settings`` and ``verl_adapter``."""
