@@ -36,22 +36,28 @@ class ParaVTAgentLoopWorker(verl_adapter.agent_loop_worker_class()):  # type: ig
     async def _run_agent_loop(self, sampling_params: dict[str, Any], trajectory: dict[str, Any], **row: Any) -> Any:
         limit_seconds = self._settings.limits.session_seconds
         try:
-            rollout = super()._run_agent_loop(sampling_params, trajectory, **row)
-            return await asyncio.wait_for(rollout, limit_seconds)
+            return await asyncio.wait_for(self._rollout(sampling_params, trajectory, row), limit_seconds)
         except RolloutFailed as error:
             failed = error
         except asyncio.TimeoutError:
             failed = RolloutFailed(
                 SessionFailure("session_timeout", f"no end in paravt.limits.session_seconds={limit_seconds:g}")
             )
-        except Exception as error:
-            logger.exception("a rollout failed outside of its session")
-            failed = RolloutFailed(error)
         logger.warning("rollout %s/%s failed (%s): %s", row["uid"], row["session_id"], failed.kind, failed)
         output = self._assembler.failed_row(str(row["uid"]), self._sample(row), failed, int(row["global_steps"]))
         for name in ("agent_name", "trace"):
             row.pop(name, None)
         return await self._agent_loop_postprocess([output], trajectory["validate"], **row)
+
+    async def _rollout(self, sampling_params: dict[str, Any], trajectory: dict[str, Any], row: dict[str, Any]) -> Any:
+        try:
+            return await super()._run_agent_loop(sampling_params, trajectory, **row)
+        except RolloutFailed:
+            raise
+        except Exception as error:
+            # Here, where a TimeoutError is not yet that of the session.
+            logger.exception("a rollout failed outside of its session")
+            raise RolloutFailed(error) from error
 
     def _sample(self, row: dict[str, Any]) -> Sample | None:
         try:
