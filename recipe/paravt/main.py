@@ -19,7 +19,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from recipe.paravt import verl_adapter
 from recipe.paravt.lifecycle import leftovers
-from recipe.paravt.lifecycle.checkpoints import checkpoints
+from recipe.paravt.lifecycle.checkpoints import choose
 from recipe.paravt.lifecycle.checks import (
     RL_COLUMNS,
     ConfigurationError,
@@ -119,18 +119,13 @@ def _run(config: DictConfig) -> None:
 
 
 def _choose_checkpoint(config: DictConfig, console: Console) -> None:
-    """With ``resume_mode=auto``: goes on from the last whole checkpoint, and says which ones it ignores."""
+    """With ``resume_mode=auto``: goes on from the last whole checkpoint."""
     if config.trainer.resume_mode != "auto":
         return
-    found = checkpoints(Path(config.trainer.default_local_dir))
-    for checkpoint in found:
-        if checkpoint.fault:
-            console.say(f"{OURS} ignoring the checkpoint {checkpoint.folder}: {checkpoint.fault}")
-    whole = [checkpoint for checkpoint in found if not checkpoint.fault]
-    if whole:
-        console.say(f"{OURS} going on from {whole[-1].folder}")
+    chosen = choose(Path(config.trainer.default_local_dir), console.say)
+    if chosen:
         config.trainer.resume_mode = "resume_path"
-        config.trainer.resume_from_path = str(whole[-1].folder)
+        config.trainer.resume_from_path = str(chosen.folder)
     else:
         config.trainer.resume_mode = "disable"
 

@@ -11,9 +11,11 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from recipe.paravt.lifecycle.log_lines import OURS
 from recipe.paravt.lifecycle.run_files import write_atomically
 
 MARK = "complete.json"
@@ -71,6 +73,17 @@ def checkpoints(folder: Path) -> list[Checkpoint]:
 def last_whole(folder: Path) -> Checkpoint | None:
     """The checkpoint to go on from."""
     return max((found for found in checkpoints(folder) if not found.fault), key=lambda found: found.step, default=None)
+
+
+def choose(folder: Path, say: Callable[[str], None]) -> Checkpoint | None:
+    """The checkpoint to go on from; says which it is, and which ones are ignored."""
+    for found in checkpoints(folder):
+        if found.fault:
+            say(f"{OURS} ignoring the checkpoint {found.folder}: {found.fault}")
+    chosen = last_whole(folder)
+    if chosen:
+        say(f"{OURS} going on from {chosen.folder}")
+    return chosen
 
 
 def remove_old(folder: Path, keep: int) -> None:

@@ -11,7 +11,7 @@ from verl.trainer.sft_trainer import SFTTrainer
 from verl.utils.checkpoint.checkpoint_handler import CheckpointHandler
 
 from recipe.paravt import verl_adapter
-from recipe.paravt.lifecycle.checkpoints import last_whole, mark_complete, remove_old
+from recipe.paravt.lifecycle.checkpoints import choose, mark_complete, remove_old
 
 
 class WholeCheckpoints(CheckpointHandler):
@@ -34,7 +34,7 @@ class WholeCheckpoints(CheckpointHandler):
                 remove_old(folder, self._num_kept)
 
     def _find_latest_checkpoint(self) -> str | None:
-        checkpoint = last_whole(Path(self.default_local_dir))
+        checkpoint = choose(Path(self.default_local_dir), print if self.rank == 0 else lambda _: None)
         return str(checkpoint.folder) if checkpoint else None
 
     def _load_dataloader_state(self, checkpoint_path: str) -> None:

@@ -56,5 +56,5 @@ def test_an_empty_and_an_unreadable_file_are_named(check, tmp_path):
         check(4, val_files=str(tmp_path / "missing.parquet"))
     empty = tmp_path / "empty.parquet"
     pq.write_table(pa.table({name: pa.array([], pa.string()) for name in COLUMNS}), empty)
-    with pytest.raises(ConfigurationError, match="data.val_files: there are no rows in .*empty.parquet"):
+    with pytest.raises(ConfigurationError, match=r"data.val_files: there are no rows in .*empty.parquet"):
         check(4, val_files=str(empty))

@@ -20,7 +20,7 @@ ValueError: the reason"""
         ("2026-12-07 10:00:00,1\tERROR worker.py:1 -- lost", "2026-12-07 10:00:00,1\tERROR worker.py:1 -- lost"),
         ("\x1b[36m(Worker pid=12, ip=10.0.0.1)\x1b[0m WARNING x", "Worker: WARNING x"),
         ("(pid=12) WARNING x", "WARNING x"),
-        ("(raylet) [2026-12-07 10:00:00,123 E 17 17] out of memory", "raylet: [2026-12-07 10:00:00,123 E 17 17] out of memory"),
+        ("(raylet) [2026-12-07 10:00:00,12 E 1 1] no memory", "raylet: [2026-12-07 10:00:00,12 E 1 1] no memory"),
         ("(A pid=1) (EngineCore_0 pid=2) ERROR y [repeated 3x across cluster]", "EngineCore_0: ERROR y"),
         ("/a/b.py:12: UserWarning: old", "UserWarning: old"),
         ("torch.OutOfMemoryError: CUDA out of memory", "torch.OutOfMemoryError: CUDA out of memory"),

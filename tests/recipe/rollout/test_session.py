@@ -13,11 +13,11 @@ from verl.utils import hf_processor, hf_tokenizer
 from paravt_tools import FrameCache
 from recipe.paravt import verl_adapter
 from recipe.paravt.rollout import prompts
+from recipe.paravt.rollout.assembly import count_image_runs
 from recipe.paravt.rollout.backend import Sampled, SessionFailure
 from recipe.paravt.rollout.dataset import Sample
-from recipe.paravt.rollout.episode import Episode
-from recipe.paravt.rollout.assembly import count_image_runs
 from recipe.paravt.rollout.decision import NextStep
+from recipe.paravt.rollout.episode import Episode
 from recipe.paravt.rollout.scoring import Scorer
 from recipe.paravt.rollout.session import RolloutFailed, Session, TokenLimits
 from recipe.paravt.rollout.token_text import TokenDecoder

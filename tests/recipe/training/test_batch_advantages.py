@@ -65,3 +65,15 @@ def test_a_step_that_lost_too_many_rollouts_ends_the_run():
         check_failures([good, bad, bad], 4, 0.5)
     with pytest.raises(RuntimeError, match="2 were lost and 0 failed"):
         check_failures([good, good], 4, 0.25)
+
+
+def test_where_all_failed_nothing_is_taught():
+    extra = [fields(failure="video"), {**fields(), "paravt_record": None}, fields(failure="generation")]
+    result = advantages(["p_0_1", "p_0_0", "p_1_0"], [1.0, 1.0, 0.0], extra, settings=ParaVTSettings())
+    assert result.shape == (3, 2) and result.abs().sum() == 0
+
+
+def test_a_sub_agents_row_fails_with_its_session():
+    extra = [{**fields(), "paravt_record": None}, fields(failure="internal"), fields(), fields()]
+    result = advantages(["p_0_0", "p_0_1", "p_1_0", "p_2_0"], [9.0, 9.0, 1.0, 2.0], extra)
+    assert result[:, 0].tolist() == pytest.approx([0.0, 0.0, -0.5, 0.5])
