@@ -5,13 +5,14 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from recipe.paravt.lifecycle.processes import RunProcesses, describe_exit, exit_code
 from recipe.paravt.lifecycle.run_marker import RUN_VARIABLE
 
-RUN = "run-of-this-test"
+RUN = f"run-of-{os.getpid()}"  # test processes beside this one have their own
 MARKED = os.environ | {RUN_VARIABLE: RUN}
 
 
@@ -35,7 +36,7 @@ def sleeper(name):
 
 def wait_for_names(processes, names):
     deadline = time.monotonic() + 10
-    while {known.name for known in processes.look()} != names:
+    while sorted(known.name for known in processes.look()) != sorted(names):
         assert time.monotonic() < deadline, processes.look()
         time.sleep(0.05)
 
@@ -46,13 +47,13 @@ def test_a_process_belongs_to_the_run_whose_mark_it_carries(start):
     start(sys.executable, "-m", "timeit", "-n", "1", "import time; time.sleep(60)")
     start(*sleeper("other"), env=MARKED | {RUN_VARIABLE: RUN + "2"})
     start(*sleeper("none"), env=os.environ)
-    wait_for_names(RunProcesses(RUN), {"ray::Actor", "raylet", "timeit"})
+    wait_for_names(RunProcesses(RUN), ["ray::Actor", "raylet", "timeit"])
 
 
 def test_an_orphan_still_belongs_to_its_run(start):
     parent = start("bash", "-c", "sleep 100 & exec sleep 100")
     processes = RunProcesses(RUN)
-    wait_for_names(processes, {"sleep"})
+    wait_for_names(processes, ["sleep", "sleep"])
     parent.kill()
     parent.wait()
     (orphan,) = processes.look()
@@ -63,10 +64,10 @@ def test_an_orphan_still_belongs_to_its_run(start):
 def test_a_needed_process_that_is_gone_is_trouble(start, name, is_needed):
     process = start(*sleeper(name))
     processes = RunProcesses(RUN)
-    wait_for_names(processes, {name})
+    wait_for_names(processes, [name])
     assert processes.trouble(1.0) is None
     process.kill()
-    wait_for_names(processes, set())
+    wait_for_names(processes, [])
     trouble = processes.trouble(1.0)
     assert (trouble is not None) == is_needed
     if trouble:
@@ -76,7 +77,7 @@ def test_a_needed_process_that_is_gone_is_trouble(start, name, is_needed):
 def test_a_pid_can_be_needed_whatever_its_name(start):
     process = start(*sleeper("anything"))
     processes = RunProcesses(RUN, needed=[process.pid])
-    wait_for_names(processes, {"anything"})
+    wait_for_names(processes, ["anything"])
     process.kill()
     process.wait()
     processes.look()
@@ -86,7 +87,7 @@ def test_a_pid_can_be_needed_whatever_its_name(start):
 def test_stopped_time_is_counted_in_looks(start):
     process = start(*sleeper("ray::Actor"))
     processes = RunProcesses(RUN)
-    wait_for_names(processes, {"ray::Actor"})
+    wait_for_names(processes, ["ray::Actor"])
     process.send_signal(signal.SIGSTOP)
     for _ in range(2):
         time.sleep(0.1)
@@ -104,7 +105,7 @@ def test_resource_trackers_are_killed_last(start):
     tracker = start(sys.executable, "-c", "input()  # multiprocessing.resource_tracker")
     worker = start(*sleeper("worker"))
     processes = RunProcesses(RUN)
-    wait_for_names(processes, {"python", "worker"} if sys.executable.endswith("python") else {"worker"})
+    wait_for_names(processes, [Path(sys.executable).name, "worker"])
     processes.kill(resource_trackers=False)
     assert worker.wait(timeout=5) == -signal.SIGKILL and tracker.poll() is None
     processes.kill(resource_trackers=True)
@@ -133,7 +134,7 @@ def test_how_a_process_ended(start, command, code):
 def test_a_killed_process_is_told_from_one_that_ended(start):
     ended, killed = start("bash", "-c", "read; exit 4"), start("bash", "-c", "read; exit 4")
     processes = RunProcesses(RUN)
-    wait_for_names(processes, {"bash"})
+    wait_for_names(processes, ["bash", "bash"])
     ended.stdin.write(b"\n")
     ended.stdin.flush()
     killed.kill()
@@ -157,8 +158,8 @@ def test_of_several_that_died_together_the_first_is_named(start):
         started.append(start(*sleeper(name)))
         time.sleep(0.05)
     processes = RunProcesses(RUN)
-    wait_for_names(processes, set(names))
+    wait_for_names(processes, names)
     for process in started:
         process.kill()
-    wait_for_names(processes, set())
+    wait_for_names(processes, [])
     assert processes.trouble(1.0).startswith(f"ray::Server (process {started[0].pid}) was killed by SIGKILL")
