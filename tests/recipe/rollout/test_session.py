@@ -13,7 +13,7 @@ from verl.utils import hf_processor, hf_tokenizer
 from paravt_tools import FrameCache
 from recipe.paravt import verl_adapter
 from recipe.paravt.rollout import prompts
-from recipe.paravt.rollout.assembly import count_image_runs
+from recipe.paravt.rollout.assembly import RowAssembler, Sampling, count_image_runs
 from recipe.paravt.rollout.backend import Sampled, SessionFailure
 from recipe.paravt.rollout.dataset import Sample
 from recipe.paravt.rollout.decision import NextStep
@@ -274,6 +274,31 @@ def test_subagents_are_returned_to_who_trains_them(tiny_model, sample):
     assert texts == ["I see a circle.", "I see a square.", "I see a circle."]
     finished, _ = run(FakeServerBackend(tiny_model, turns, summary=say), sample)
     assert finished.subagents == ()
+
+
+def test_rows_of_subagents_come_first_and_the_main_row_has_the_record(tiny_model, sample):
+    backend = FakeServerBackend(tiny_model, [ASK, DONE])
+    finished, score = run(backend, sample, keep_subagents=True)
+    scorer = Scorer(ParaVTSettings())
+    assembler = RowAssembler(scorer, backend.tokenizer, backend.processor, MM_KWARGS)
+    *subagents, main = assembler.rows("group", sample, finished, Sampling(1.5, (3, 4)))
+    assert [row.extra_fields["paravt_record"] for row in subagents] == [None, None]
+    assert all(not any(row.extra_fields["paravt_anchor_flags"]) for row in subagents)
+    rows = [*subagents, main]
+    assert [row.reward_score for row in rows] == [score.reward] * 3, "a session's rows share its reward"
+    assert [row.response_ids for row in rows] == [e.response_ids for e in (*finished.subagents, finished.main)]
+    assert [row.num_turns for row in rows] == [1, 1, 2] and all(row.metrics.generate_sequences == 1.5 for row in rows)
+    assert {(row.extra_fields["min_global_steps"], row.extra_fields["max_global_steps"]) for row in rows} == {(3, 4)}
+    record = main.extra_fields["paravt_record"]
+    assert json.loads(json.dumps(record)) == record and record["end"] == "answered" and record["failure"] is None
+    assert main.extra_fields["paravt_anchor_flags"] == score.anchors.flags
+
+    failed = assembler.failed_row("group", None, RolloutFailed(KeyError("x")), step=7)
+    assert failed.extra_fields.keys() == main.extra_fields.keys() and not any(failed.response_mask)
+    blank = failed.extra_fields["paravt_record"]
+    assert blank.keys() == record.keys() and json.loads(json.dumps(blank)) == blank
+    assert (blank["failure"], blank["failure_reason"], blank["question_id"]) == ("internal", "KeyError: 'x'", None)
+    assert failed.extra_fields["min_global_steps"] == failed.extra_fields["max_global_steps"] == 7
 
 
 def test_turns_stop_where_no_room_is_left(tiny_model, sample):
