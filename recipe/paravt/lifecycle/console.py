@@ -91,7 +91,8 @@ class Console:
             return
         self._ended.set()
         for stream in (sys.stdout, sys.stderr):
-            stream.flush()
+            with contextlib.suppress(OSError):  # the disk of the log is full
+                stream.flush()
         if self._follows:
             self._thread.join()
             self._look()
@@ -109,9 +110,10 @@ class Console:
             for line in text.splitlines():
                 self._filter.is_new(line)
                 self._said[line] += 1
-            if self._redirects:
-                self._file.write(f"{text}\n".encode(errors="replace"))
             self._show(text, self._err if error else self._out)
+            if self._redirects:
+                with contextlib.suppress(OSError):  # a full disk, which is what may be said here
+                    self._file.write(f"{text}\n".encode(errors="replace"))
 
     def advance(self, step: int, num_steps: int, text: str) -> None:
         """A step is done: the bar moves where stdout is a terminal, else a line says it.

@@ -74,6 +74,27 @@ def test_a_console_that_is_the_log_shows_nothing_twice(tmp_path):
     assert lines.count("[paravt] κ starts") == lines.count("INFO noise") == lines.count("WARNING from C") == 1
 
 
+# /dev/full takes what is opened and refuses what is written, as a full disk does.
+FULL = """
+import os, sys
+from pathlib import Path
+from recipe.paravt.lifecycle.console import Console
+with Console(Path(sys.argv[1])) as console:
+    for descriptor in (1, 2, console._file.fileno()):
+        os.dup2(os.open("/dev/full", os.O_WRONLY), descriptor)
+    print("what others print")
+    console.say("error: the disk is full", error=True)
+print("after")
+"""
+
+
+def test_a_log_that_cannot_be_written_hides_no_error(tmp_path):
+    command = [sys.executable, "-c", FULL, tmp_path / "log.txt"]
+    result = subprocess.run(command, capture_output=True, text=True, cwd="/", timeout=60)
+    assert result.returncode == 0 and result.stderr == "error: the disk is full\n"
+    assert result.stdout.splitlines()[-1] == "after"
+
+
 def test_on_a_terminal_the_steps_are_a_bar(tmp_path):
     reader, writer = pty.openpty()
     termios.tcsetwinsize(writer, (24, 100))
