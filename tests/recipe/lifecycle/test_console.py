@@ -90,7 +90,8 @@ print("after")
 
 def test_a_log_that_cannot_be_written_hides_no_error(tmp_path):
     command = [sys.executable, "-c", FULL, tmp_path / "log.txt"]
-    result = subprocess.run(command, capture_output=True, text=True, cwd="/", timeout=60)
+    environment = os.environ | {"PYTHONUNBUFFERED": ""}  # what is not flushed yet fails at the end
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, cwd="/", timeout=60)
     assert result.returncode == 0 and result.stderr == "error: the disk is full\n"
     assert result.stdout.splitlines()[-1] == "after"
 
