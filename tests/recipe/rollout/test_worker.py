@@ -27,8 +27,7 @@ from recipe.paravt.rollout.worker import ParaVTAgentLoopWorker
 
 END = "<|im_end|>"
 CALL = '<tool_call>\n{"name": "crop_video", "arguments": {"start_time": %d, "end_time": %d}}\n</tool_call>'
-CALLS = "".join(CALL % (start, start + 4) for start in (1, 8))
-ASK = f"I should look at both ends.\n</think>\n{CALLS}{END}"
+ASK = f"I should look at both ends.\n</think>\n{CALL % (1, 5)}{CALL % (8, 12)}{END}"
 DONE = f"Now it is clear to me.\n</think>\n<answer>A</answer>{END}"
 MARK = "Look twice."
 """Stands in the question of the prompt whose rollouts go wrong."""
@@ -215,35 +214,42 @@ def without(name):
     return lambda extra_info: {key: value for key, value in extra_info.items() if key != name}
 
 
+def with_type(question_type):
+    return lambda extra_info: {**extra_info, "question_type": question_type}
+
+
+def with_video(name):
+    return lambda videos: [{**videos[0], "video": name}]
+
+
 @pytest.mark.parametrize(
-    ("break_it", "overrides", "kind", "words"),
+    ("break_it", "kind", "words", "overrides"),
     [
-        (change("paravt_videos", lambda videos: videos * 2), (), "row", "exactly one video, this one has 2"),
-        (change("extra_info", without("question_id")), (), "row", "no 'question_id'; rows are made by"),
-        (change("extra_info", lambda _: None), (), "row", "none of python -m data_prep rl"),
-        (
-            change("paravt_videos", lambda videos: [{**videos[0], "video": "annotations.jsonl"}]),
-            (),
-            "video",
-            "annotations",
-        ),
-        (change("extra_info", lambda info: {**info, "question_type": "essay"}), (), "internal", "'essay'"),
-        (change("agent_name", lambda _: "nobody"), (), "internal", "Agent loop nobody not registered"),
-        (let_server(fail), (), "generation", "ConnectionError: the server is gone"),
-        (let_server(abort), (), "generation", "nothing was sampled (stop reason aborted)"),
-        (let_server(sample_an_image), (), "media_token", "placeholder"),
-        (let_server(lose_a_frame), (), "internal", "RuntimeError: a conversation has 2 images, but its ids hold 4"),
-        (
-            let_server(never_answer),
-            ("paravt.limits.generation_seconds=0.5",),
-            "generation_timeout",
-            "no answer in 0.5 s",
-        ),
-        (let_server(never_answer), ("paravt.limits.session_seconds=4",), "session_timeout", "session_seconds=4"),
+        pytest.param(*case, id=name)
+        for name, case in {
+            "two videos": (change("paravt_videos", lambda videos: videos * 2), "row", "one video, this one has 2", ()),
+            "no id": (change("extra_info", without("question_id")), "row", "no 'question_id'; rows are made by", ()),
+            "no row": (change("extra_info", lambda _: None), "row", "none of python -m data_prep rl", ()),
+            "video": (change("paravt_videos", with_video("annotations.jsonl")), "video", "annotations.jsonl", ()),
+            "question type": (change("extra_info", with_type("essay")), "internal", "'essay'", ()),
+            "loop": (change("agent_name", lambda _: "nobody"), "internal", "nobody not registered", ()),
+            "server": (let_server(fail), "generation", "ConnectionError: the server is gone", ()),
+            "aborted": (let_server(abort), "generation", "nothing was sampled (stop reason aborted)", ()),
+            "placeholder": (let_server(sample_an_image), "media_token", "a placeholder of an image", ()),
+            "frames": (let_server(lose_a_frame), "internal", "has 2 images, but its ids hold 4", ()),
+            "no answer": (
+                *(let_server(never_answer), "generation_timeout", "no answer in 0.5 s"),
+                ("paravt.limits.generation_seconds=0.5",),
+            ),
+            "no end": (
+                *(let_server(never_answer), "session_timeout", "no end in paravt.limits.session_seconds=4"),
+                ("paravt.limits.session_seconds=4",),
+            ),
+        }.items()
     ],
 )
 async def test_what_goes_wrong_is_a_counted_row_and_its_neighbours_stay(
-    make_rollouts, break_it, overrides, kind, words
+    make_rollouts, break_it, kind, words, overrides
 ):
     queue = await make_rollouts(*overrides).compare(break_it)
     for record in records(queue.rows, "marked"):
