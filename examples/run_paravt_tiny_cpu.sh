@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The whole road on two CPU cores: a tiny Qwen3-VL, videos with known answers, cold start, then PARA-GRPO with the
-# same stack as on GPUs (verl, FSDP, a vLLM server, Ray, decord). About 14 minutes, and 3 more for the install.
+# same stack as on GPUs (verl, FSDP, a vLLM server, Ray, decord). About 12 minutes, and 3 more for the install.
 #
 #   bash examples/run_paravt_tiny_cpu.sh [key=value …]     arguments go to the RL step's Hydra, last one wins
 #

@@ -355,12 +355,13 @@ class VerlName:
     """One name of verl that the recipe touches.
 
     Attributes:
-        name: ``module:Name``.
+        name: ``module:Name``, ``module:Class.method``.
         used_by: file under ``recipe/paravt``.
-        parameters: of a function or class that is called, as ``inspect`` gives them, without annotations; ``=`` stands
-            for a default. None where nothing of ours calls it.
-        overrides: method that the subclass in ``used_by`` overrides → the parameters of verl's own.
-        members: attributes and methods that ours reads, sets or calls on an instance.
+        parameters: of what is called, as ``inspect`` gives them, without annotations; ``=`` stands for a default. None
+            where nothing of ours calls it.
+        overrides: method that the subclass in ``used_by`` overrides → the parameters of verl's own; ``property`` for
+            a property.
+        members: attributes that ours reads or sets on an instance or a module.
     """
 
     name: str
@@ -394,9 +395,8 @@ TOUCHED: tuple[VerlName, ...] = (
         "verl_adapter.py",
         parameters="size, name",
     ),
-    VerlName("verl.utils:distributed", "verl_adapter.py", members=("initialize_global_process_group_ray",)),
     VerlName(
-        "verl.utils.distributed:initialize_global_process_group_ray",
+        "verl.utils:distributed.initialize_global_process_group_ray",
         "verl_adapter.py",
         parameters="timeout_second=, backend=",
     ),
@@ -409,7 +409,7 @@ TOUCHED: tuple[VerlName, ...] = (
     ),
     VerlName("verl.trainer.main_ppo:run_ppo", "verl_adapter.py", parameters="config, task_runner_class"),
     VerlName("verl.trainer.main_ppo:TaskRunnerV1", "verl_adapter.py"),
-    VerlName("verl.utils:tensordict_utils", "verl_adapter.py", members=("get",)),
+    VerlName("verl.utils:tensordict_utils.get", "verl_adapter.py", parameters="tensordict, key, default="),
     VerlName("verl.trainer.ppo.v1.agent_loop_tq:AgentLoopWorkerTQ", "verl_adapter.py"),
     VerlName(
         "verl.utils.tokenizer.continuous_token_wiring:create_continuous_token_builder",
@@ -470,13 +470,34 @@ TOUCHED: tuple[VerlName, ...] = (
         ),
     ),
     VerlName(
+        "verl.workers.rollout.replica:TokenOutput",
+        "rollout/agent_loop.py",
+        members=("token_ids", "log_probs", "stop_reason", "extra_fields"),
+    ),
+    VerlName(
+        "verl.utils.tokenizer.continuous_token:QwenVLContinuousTokenBuilder.build_initial_tokens",
+        "rollout/episode.py",
+        parameters="self, messages, *, tools=, images=, videos=, audios=, mm_inputs_out=",
+    ),
+    VerlName(
+        "verl.utils.tokenizer.continuous_token:QwenVLContinuousTokenBuilder.merge_context_tokens",
+        "rollout/episode.py",
+        parameters="self, previous_messages, updated_messages, runtime_token_ids, *, tools=",
+    ),
+    VerlName("verl.utils.tokenizer.continuous_token:MergeResult", "rollout/episode.py", members=("token_ids",)),
+    VerlName(
         "verl.trainer.ppo.v1.agent_loop_tq:AgentLoopWorkerTQ",
         "rollout/worker.py",
         overrides={
             "__init__": "self, *args, **kwargs",
             "_run_agent_loop": "self, sampling_params, trajectory, *, agent_name, trace=, **kwargs",
         },
-        members=("config", "tokenizer", "processor", "mm_processor_kwargs", "_agent_loop_postprocess"),
+        members=("config", "tokenizer", "processor", "mm_processor_kwargs"),
+    ),
+    VerlName(
+        "verl.trainer.ppo.v1.agent_loop_tq:AgentLoopWorkerTQ._agent_loop_postprocess",
+        "rollout/worker.py",
+        parameters="self, output, validate, **kwargs",
     ),
     VerlName(
         "verl.trainer.ppo.v1.agent_loop_tq:AgentLoopManagerTQ",
@@ -527,7 +548,8 @@ TOUCHED: tuple[VerlName, ...] = (
         },
         members=("config", "trainer_mode", "global_steps", "total_training_steps", "steps_per_epoch", "timing_raw"),
     ),
-    VerlName("transfer_queue:KVBatchMeta", "training/trainer.py", members=("keys", "tags", "reorder")),
+    VerlName("transfer_queue:KVBatchMeta", "training/trainer.py", members=("keys", "tags")),
+    VerlName("transfer_queue:KVBatchMeta.reorder", "training/trainer.py", parameters="self, indexes"),
     VerlName("verl.trainer.ppo.v1.replay_buffer:ReplayBuffer", "training/trainer.py", members=("poll_interval",)),
     VerlName(
         "verl.workers.engine.fsdp.transformer_impl:FSDPEngineWithLMHead",
@@ -538,6 +560,7 @@ TOUCHED: tuple[VerlName, ...] = (
         },
         members=("model_config",),
     ),
+    VerlName("verl.workers.config:HFModelConfig", "training/engine.py", members=("hf_config", "override_config")),
     VerlName(
         "verl.trainer.sft_trainer:SFTTrainer",
         "training/sft_trainer.py",
@@ -551,9 +574,9 @@ TOUCHED: tuple[VerlName, ...] = (
             "ckpt_handler",
             "resume_global_step",
             "total_training_steps",
-            "_get_lora_train_meta",
         ),
     ),
+    VerlName("verl.trainer.sft_trainer:SFTTrainer._get_lora_train_meta", "training/sft_trainer.py", parameters="self"),
     VerlName(
         "verl.workers.engine_workers:TrainingWorker.train_batch", "training/sft_trainer.py", parameters="self, data"
     ),
@@ -652,6 +675,7 @@ TOUCHED: tuple[VerlName, ...] = (
         },
         members=("engine_config",),
     ),
+    VerlName("verl.workers.config:FSDPEngineConfig", "cpu/engine.py", members=("forward_only",)),
     VerlName(
         "verl.workers.rollout.vllm_rollout.vllm_async_server:vLLMHttpServer",
         "cpu/server.py",
