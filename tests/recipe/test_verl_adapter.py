@@ -19,8 +19,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "recipe" / "paravt"
 DOOR = "verl_adapter.py"
 
-# In a process that is marked as one of a CPU run: importing verl decides on the platform. Without our plug-in, which ends
-# the process at the first name that is gone, where all of them are to be known.
+# In a process that is marked as one of a CPU run: importing verl's trainers decides on the platform. Without our
+# plug-in, which ends the process at the first name that is gone, where all of them are to be known.
 LOOK = """
 import importlib, inspect, json, pkgutil, re, sys
 import recipe.paravt
@@ -48,10 +48,10 @@ def parameters(thing):
         return None
     words = []
     for one in given:
-        if one.kind is one.KEYWORD_ONLY and not any(word.startswith("*") for word in words):
-            words.append("*")
         if one.name == "_ray_trace_ctx":
             continue  # Ray's own, in every method of an actor
+        if one.kind is one.KEYWORD_ONLY and not any(word.startswith("*") for word in words):
+            words.append("*")
         stars = {one.VAR_POSITIONAL: "*", one.VAR_KEYWORD: "**"}.get(one.kind, "")
         words.append(stars + one.name + ("=" if one.default is not one.empty else ""))
     return ", ".join(words)
@@ -71,8 +71,9 @@ def has(thing, member):
     if hasattr(thing, member):
         return True
     bases = [base for base in getattr(thing, "__mro__", ()) if is_verls(base)]
-    is_set = re.compile(rf"self\\.{member}\\b(?:: [^=]+)? = ")
-    return any(member in vars(base).get("__annotations__", {}) or is_set.search(inspect.getsource(base)) for base in bases)
+    if any(member in vars(base).get("__annotations__", {}) for base in bases):
+        return True
+    return any(re.search(rf"self\\.{member}\\b(?:: [^=]+)? = ", inspect.getsource(base)) for base in bases)
 
 def is_verls(base):
     return base.__module__.split(".")[0] in ("verl", "transfer_queue")
