@@ -225,7 +225,8 @@ def test_what_is_not_subclassed_comes_through_the_door(file):
 
 @pytest.mark.parametrize("entry", TOUCHED, ids=lambda entry: f"{entry.used_by}-{entry.name}")
 def test_no_entry_is_dead(entry, installed):
-    source = (PACKAGE / entry.used_by).read_text("utf-8")
+    # The table itself, which names everything, is cut off.
+    source = (PACKAGE / entry.used_by).read_text("utf-8").split("\nTOUCHED")[0]
     is_subclassed = f"{entry.used_by} {entry.name}" in installed["overrides"]
     # What verl hands over is used without its name.
     assert is_subclassed or entry.members or re.search(rf"\b{re.split('[.:]', entry.name)[-1]}\b", source)
