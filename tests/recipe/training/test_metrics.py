@@ -67,6 +67,20 @@ def test_failures_are_counted_by_kind():
     assert metrics["paravt/failures/x"] == 1
 
 
+def test_what_failed_is_in_no_mean_and_no_gap():
+    finished = [record("a", accuracy=1.0, num_calls=2, turns=(2, 0)), record("a", accuracy=0.5)]
+    blank = [record("a", budget=64, failure="video"), record("b", failure="internal", turns=(1,))]
+    metrics = training_metrics(finished + blank, 5)
+    counted = {name: value for name, value in metrics.items() if "fail" in name}
+    assert counted == {
+        "paravt/failed_sessions": 3.0,
+        "paravt/failures/video": 1.0,
+        "paravt/failures/internal": 1.0,
+        "paravt/failures/lost": 1.0,
+    }
+    assert metrics == training_metrics(finished) | counted
+
+
 def test_validation_by_source_with_grounding():
     metrics = validation_metrics(
         ["s", "s", "s", "t"],
