@@ -101,7 +101,7 @@ class Rollouts:
         tensordict_utils.assign_non_tensor_data(batch, "validate", validate)
         self._monkeypatch.setattr(agent_loop_tq, "tq", self.queue)
         await self.worker.generate_sequences(batch)
-        await asyncio.gather(*self.worker.background_tasks)
+        await asyncio.wait_for(asyncio.gather(*self.worker.background_tasks), 60)
 
     async def compare(self, break_it, **arguments):
         """Runs the batch as it is, then after ``break_it(self)``; returns what the queue got then.
