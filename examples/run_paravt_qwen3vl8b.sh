@@ -34,7 +34,7 @@ val_files=$(hydra_files "$VAL_FILES")
 video_root=$(hydra_path "$VIDEO_ROOT")
 output_dir=$(hydra_path "$OUTPUT_DIR")
 
-bash "$ROOT/requirements/setup_venv.sh"
+bash "$ROOT/requirements/setup_venv.sh" $([ "$DRY_RUN" = 1 ] || echo gpu)
 exec "$ROOT/.venv/bin/python" -m recipe.paravt.main --config-name "$ARM" \
   "actor_rollout_ref.model.path=$model" \
   "data.train_files=$train_files" \

@@ -43,9 +43,12 @@ say() { echo "[$NAME] $*" >&2; }
 # quiet COMMAND…: what it prints goes to the log, and is shown where it fails.
 quiet() {
   local code=0
-  if [ "$VERBOSE" = 1 ]; then "$@" && return || exit; fi
-  "$@" >>"$LOG" 2>&1 && return || code=$?
-  tail -n 20 "$LOG" >&2
+  if [ "$VERBOSE" = 1 ]; then
+    "$@" 2>&1 | tee -a "$LOG" && return || code=$?
+  else
+    "$@" >>"$LOG" 2>&1 && return || code=$?
+    tail -n 20 "$LOG" >&2
+  fi
   say "failed; all that was printed is in $LOG"
   exit "$code"
 }
@@ -79,6 +82,16 @@ make_data() {
 
 cold_start() {
   rm -rf "$OUTPUT_DIR/sft"
+  # What was trained from another cold start would be gone on from.
+  local old name
+  old=$OUTPUT_DIR/before-$(date +%Y%m%d-%H%M%S)
+  for name in checkpoints metrics.jsonl rollouts tensorboard; do
+    if [ -e "$OUTPUT_DIR/$name" ]; then
+      mkdir -p "$old"
+      mv "$OUTPUT_DIR/$name" "$old/"
+      say "$name of other settings is now in $old"
+    fi
+  done
   # The tiny vision tower starts from random weights, so here it is trained too; RL then leaves it alone. Two ranks of
   # one thread each are twice as fast as one of two threads.
   OMP_NUM_THREADS=1 $PYTHON -m torch.distributed.run --standalone --nproc-per-node 2 -m recipe.paravt.training.sft device=cpu \
@@ -91,10 +104,13 @@ cold_start() {
 }
 
 if [ "$DRY_RUN" != 1 ]; then
+  exec 8>"$OUTPUT_DIR/.stages.lock"
+  flock -n 8 || { say "another run makes the stages in $OUTPUT_DIR; waiting for it" && flock 8; }
   data_settings="$SEED $SFT_STEPS $FRAME_BUDGETS $TRAIN_VIDEOS $VAL_VIDEOS"
   stage tiny-model "$SEED" quiet $PYTHON -m recipe.paravt.tiny --output "$MODEL" --seed "$SEED"
   stage data "$data_settings" make_data
   stage cold-start "$data_settings" cold_start
+  exec 8>&-
   say "reinforcement learning, $STEPS steps"
 fi
 exec $PYTHON -m recipe.paravt.main --config-name "$ARM" device=cpu \

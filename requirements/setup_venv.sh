@@ -3,7 +3,7 @@
 # environment is already what the requirement files ask for, and goes on where an interrupted run stopped.
 #
 #   bash requirements/setup_venv.sh          what is there; else, on a machine with an NVIDIA GPU, gpu; else cpu
-#   bash requirements/setup_venv.sh cpu|gpu  this one; an environment of the other kind is made anew
+#   bash requirements/setup_venv.sh cpu|gpu  this one; an error where there is one of the other kind
 #
 # PYTHON names the interpreter (default: the first of python3.11, python3.12 on the PATH; the pins need one of them).
 set -euo pipefail
@@ -21,6 +21,12 @@ if [ -z "$kind" ]; then
 fi
 case "$kind" in cpu | gpu) ;; *) die "unknown kind '$kind': use cpu or gpu" ;; esac
 
+# The checkout's path belongs to it: a moved or copied environment points at the old place.
+wanted() { echo "$kind $root $(.venv/bin/python -V 2>/dev/null) $(cat requirements/*.txt requirements/setup_venv.sh requirements/vllm_metadata/pyproject.toml setup.py | sha256sum | cut -d' ' -f1)"; }
+is_ready() { [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$(wanted)" ] && .venv/bin/python -c '' 2>/dev/null; }
+# Before the lock: a checkout that is ready may be read-only.
+if is_ready; then exit 0; fi
+
 python=${PYTHON:-}
 if [ -z "$python" ]; then
   for name in python3.11 python3.12; do
@@ -32,12 +38,6 @@ fi
 "$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' ||
   die "$python is $("$python" -V 2>&1); Python 3.11 or 3.12 is needed"
 
-# The checkout's path belongs to it: a moved or copied environment points at the old place.
-wanted="$kind $root $("$python" -V 2>&1) $(cat requirements/*.txt requirements/setup_venv.sh requirements/vllm_metadata/pyproject.toml setup.py | sha256sum | cut -d' ' -f1)"
-is_ready() { [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && .venv/bin/python -c '' 2>/dev/null; }
-# Before the lock: a checkout that is ready may be read-only.
-if is_ready; then exit 0; fi
-
 # Two runs in one checkout must not install at the same time: the second waits for the first.
 exec 9>"$root/.venv.lock"
 if ! flock -n 9; then
@@ -47,12 +47,10 @@ fi
 if is_ready; then exit 0; fi # the other one has done it
 
 started=$SECONDS
-say "setting up .venv for $kind with $("$python" -V 2>&1) (a new one takes some minutes and about 7 GB)"
 # The two kinds hold distributions that pip takes for each other's (vllm 0.24.0 and 0.24.0+cpu).
-if [ -f .venv/.paravt-kind ] && [ "$(cat .venv/.paravt-kind)" != "$kind" ]; then
-  say "the environment that is there is of another kind; making it anew"
-  rm -rf .venv
-fi
+there=$(cat .venv/.paravt-kind 2>/dev/null) || there=$kind
+[ "$there" = "$kind" ] || die ".venv is an environment for $there; remove it (rm -rf $root/.venv), or work in another checkout, for one for $kind"
+say "setting up .venv for $kind with $("$python" -V 2>&1) (a new one takes some minutes and about 7 GB)"
 rm -f "$stamp"
 if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
   say "creating .venv"
@@ -83,5 +81,5 @@ fi
 say "4/4 this checkout"
 # `compat` is one line in a .pth file; the default mode's import hook would own the namespace `recipe`.
 PYTHONWARNINGS=ignore pip --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
-printf '%s' "$wanted" >"$stamp"
+printf '%s' "$(wanted)" >"$stamp"
 say "done in $((SECONDS - started)) s"

@@ -61,7 +61,8 @@ def _make_paths_absolute(config: DictConfig) -> None:
         if config.paravt[key]:
             config.paravt[key] = absolute(config.paravt[key])
     for key in ("default_local_dir", "rollout_data_dir"):
-        config.trainer[key] = absolute(config.trainer[key])
+        if config.trainer[key]:
+            config.trainer[key] = absolute(config.trainer[key])
     # A model that is no folder here is a name on the hub.
     if Path(config.actor_rollout_ref.model.path).expanduser().is_dir():
         config.actor_rollout_ref.model.path = absolute(config.actor_rollout_ref.model.path)

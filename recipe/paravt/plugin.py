@@ -1,7 +1,7 @@
 """What verl loads in every process (entry-point group ``verl.plugins``).
 
 Importing this module registers names: the advantage estimator ``para_grpo``, the agent loop ``paravt_agent`` and the
-platform ``paravt_cpu``. In processes of a run that ``recipe.paravt.main`` started it also registers the V1 trainer
+platform ``paravt_cpu``. In processes of a run of ours (``run_marker.py``) it also registers the V1 trainer
 ``para_grpo`` (importing verl's trainers decides on the platform, which a stock run has to be left to do itself, with
 whatever plug-ins come after us), selects our vLLM replica and, without a GPU, the CPU backend, and sees that the
 machine has a guard.

@@ -7,6 +7,7 @@ and its size; only then are older ones removed.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -47,7 +48,7 @@ def mark_complete(folder: Path) -> None:
 
 def _fault(folder: Path) -> str | None:
     try:
-        sizes = json.loads((folder / MARK).read_text(encoding="utf-8"))["files"]
+        sizes = dict(json.loads((folder / MARK).read_text(encoding="utf-8"))["files"])
     except FileNotFoundError:
         return "the run ended while it was written"
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -92,7 +93,8 @@ def remove_old(folder: Path, keep: int) -> None:
     kept = {found.step for found in whole[-keep:]}
     for found in checkpoints(folder):
         if whole and found.step < whole[-1].step and found.step not in kept:
-            # The mark goes first: half a folder must not look whole.
-            (found.folder / MARK).unlink(missing_ok=True)
-            # What cannot be removed is no reason to end a run; it is named at the next start.
-            shutil.rmtree(found.folder, ignore_errors=True)
+            # What cannot be removed is no reason to end a run.
+            with contextlib.suppress(OSError):
+                # The mark goes first: half a folder must not look whole.
+                (found.folder / MARK).unlink(missing_ok=True)
+                shutil.rmtree(found.folder, ignore_errors=True)

@@ -115,12 +115,16 @@ def check_rows(data: DictConfig, columns: Sequence[str], made_by: str) -> None:
     ):
         files = data.get(key) or []
         names = [files] if isinstance(files, str) else list(files)
+        if not names and least_key:
+            raise ConfigurationError(f"data.{key} is empty; it must name files that {made_by} makes")
         if not names or any("://" in name or not name.endswith(".parquet") for name in names):
             continue
         num_rows = sum(_num_rows(Path(name).expanduser(), f"data.{key}", columns, made_by) for name in names)
-        limit = data.get(limit_key, -1)
+        limit = data.get(limit_key) or -1
         num_used = min(num_rows, limit) if limit > 0 else num_rows
         least = data[least_key] if least_key else 1
+        if not isinstance(least, int) or least < 1:
+            raise ConfigurationError(f"data.{least_key} is {least!r}; it must be a whole number above 0")
         if num_used < least:
             used = f", of which data.{limit_key} uses {num_used}" if num_used < num_rows else ""
             raise ConfigurationError(
@@ -163,15 +167,18 @@ def check_registered() -> None:
 
 def _num_parameters(model: Path) -> tuple[int, int]:
     """Parameters of a model folder: all, and those of the language model; zeros where it holds no safetensors."""
-    from safetensors import safe_open
+    from safetensors import SafetensorError, safe_open
 
     total = language = 0
     for path in model.glob("*.safetensors"):
-        with safe_open(path, framework="numpy") as weights:
-            for name in weights.keys():  # noqa: SIM118  (no dict: it cannot be iterated)
-                size = math.prod(weights.get_slice(name).get_shape())
-                total += size
-                language += size * ("visual" not in name)
+        try:
+            with safe_open(path, framework="numpy") as weights:
+                for name in weights.keys():  # noqa: SIM118  (no dict: it cannot be iterated)
+                    size = math.prod(weights.get_slice(name).get_shape())
+                    total += size
+                    language += size * ("visual" not in name)
+        except SafetensorError as error:
+            raise ConfigurationError(f"{path} holds no weights (git lfs pull?): {error}") from None
     return total, language
 
 

@@ -83,7 +83,8 @@ class Console:
             os.dup2(self._out.fileno(), 1)
             os.dup2(self._err.fileno(), 2)
         for file in (self._out, self._err, self._file, self._reader):
-            file.close()
+            with contextlib.suppress(OSError):  # a pipe that nobody reads any more
+                file.close()
 
     def finish(self) -> None:
         """Shows what was printed until now and ends the bar; only what is said is shown after it."""
@@ -97,7 +98,8 @@ class Console:
             self._thread.join()
             self._look()
         if self._bar is not None:
-            self._bar.close()
+            with contextlib.suppress(OSError):
+                self._bar.close()
 
     @property
     def stderr(self) -> IO[str]:
@@ -167,7 +169,11 @@ class Console:
 
 
 def print_any_character() -> None:
-    """Lets stdout and stderr print as escapes what they cannot encode (an ASCII locale: κ, paths)."""
+    """Lets stdout and stderr print as escapes what they cannot encode (an ASCII locale: κ, paths), or nowhere."""
+    for descriptor, name in ((1, "stdout"), (2, "stderr")):
+        if getattr(sys, name) is None:  # closed by who started this process
+            os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+            setattr(sys, name, open(descriptor, "w", encoding="utf-8", closefd=False))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

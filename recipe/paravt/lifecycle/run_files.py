@@ -105,7 +105,7 @@ class MetricsFile:
         if not path.exists():
             return []
         lines = []
-        for text in path.read_text(encoding="utf-8").splitlines():
+        for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
             try:
                 line = json.loads(text)
             except json.JSONDecodeError:

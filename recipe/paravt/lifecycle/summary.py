@@ -39,7 +39,8 @@ def summary_table(output_dir: str, checkpoint_dir: str, window: int = 5) -> str:
         window: steps that a mean is taken over; fewer where the run has less than twice as many.
     """
     folder = Path(output_dir)
-    lines = [line for line in MetricsFile.read(folder / "metrics.jsonl") if ROWS["reward"] in line]
+    steps = MetricsFile.read(folder / "metrics.jsonl")
+    lines = [line for line in steps if ROWS["reward"] in line]
     if not lines:
         return f"No training step has been logged in {folder / 'metrics.jsonl'}."
     width = max(1, min(window, len(lines) // 2))
@@ -49,7 +50,7 @@ def summary_table(output_dir: str, checkpoint_dir: str, window: int = 5) -> str:
         f"{'':{label_width}}  first {width:>2}   last {width:>2}",
         *(f"{label:{label_width}}  {_mean(first, name):>8}  {_mean(last, name):>8}" for label, name in ROWS.items()),
     ]
-    failed = sum(line.get("paravt/failed_sessions") or 0 for line in lines)
+    failed = sum(line.get("paravt/failed_sessions") or 0 for line in steps)
     checkpoint = last_whole(Path(checkpoint_dir))
     table += [
         "",
@@ -73,10 +74,8 @@ def end_of_run(output_dir: str, checkpoint_dir: str, command: Sequence[str]) -> 
     checkpoint = last_whole(Path(checkpoint_dir))
     step = f"the last finished step is {lines[-1]['step']}" if lines else "no step was finished"
     saved = f"the last checkpoint is {checkpoint.folder}" if checkpoint else "there is no checkpoint"
-    return (
-        f"{step}; {saved}. The same command goes on from there:\n  {shlex.join(command)}\n"
-        f"{where_it_is_printed(output_dir)}"
-    )
+    goes_on = "goes on from there" if lines or checkpoint else "starts again"
+    return f"{step}; {saved}. The same command {goes_on}:\n  {shlex.join(command)}\n{where_it_is_printed(output_dir)}"
 
 
 def where_it_is_printed(output_dir: str) -> str:

@@ -1,6 +1,7 @@
 """Only what was written to its end counts as a checkpoint."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -45,6 +46,7 @@ def test_no_folder_has_no_checkpoint(tmp_path):
         (lambda folder: (folder / "data.pt").unlink(), "data.pt is missing"),
         (lambda folder: (folder / MARK).write_text("{"), f"{MARK} cannot be read"),
         (lambda folder: (folder / MARK).write_text("[]"), f"{MARK} cannot be read"),
+        (lambda folder: (folder / MARK).write_text('{"files": null}'), f"{MARK} cannot be read"),
     ],
 )
 def test_a_damaged_one_is_named_and_not_used(folder, damage, fault):
@@ -60,6 +62,15 @@ def test_old_ones_go_and_the_last_whole_ones_stay(folder):
     assert sorted(faults(folder)) == [10, 15, 20]
     remove_old(folder, keep=1)
     assert sorted(faults(folder)) == [15, 20]
+
+
+def test_one_that_cannot_be_removed_ends_nothing(folder, monkeypatch):
+    def refuse(path, **_):
+        raise PermissionError(path)
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    remove_old(folder, keep=1)
+    assert sorted(faults(folder)) == [5, 10, 15]
 
 
 def test_nothing_is_removed_before_one_is_whole(tmp_path):

@@ -24,6 +24,7 @@ def check(tmp_path):
 def test_a_batch_of_rows_is_enough(check):
     check(4)
     check(4, train_max_samples=4)
+    check(4, train_max_samples=None)
     check(2, train_files=["{}/rows"], val_files=[])  # another format, which verl reads
     check(2, train_files="s3://bucket/rows.parquet")
     check(2, gen_batch_size=2)
@@ -39,6 +40,8 @@ def test_a_batch_of_rows_is_enough(check):
             "there are 9 rows, of which data.train_max_samples uses 3, and one batch takes 4",
         ),
         (9, {"gen_batch_size": 12}, r"one batch takes 12 \(data.gen_batch_size\)"),
+        (9, {"train_files": None}, "data.train_files is empty; it must name files that the command makes"),
+        (9, {"train_batch_size": None}, "data.train_batch_size is None; it must be a whole number above 0"),
         (9, {"columns": ("videos",)}, "rows.parquet has no column prompt, only videos; the command makes such files"),
     ],
 )

@@ -96,6 +96,17 @@ def test_a_log_that_cannot_be_written_hides_no_error(tmp_path):
     assert result.stdout.splitlines()[-1] == "after"
 
 
+@pytest.mark.parametrize("closing", ["| true", "| head -1 >&2", "> /dev/full", ">&-", "2>&-", ">&- 2>&-"])
+def test_who_looks_may_leave(tmp_path, closing):
+    script = f'"$@" {closing}; exit "${{PIPESTATUS[0]}}"'
+    # Without what comes after the console, where stdout is Python's own again.
+    program = NOISY.replace('print("after")', "")
+    command = ["bash", "-c", script, "bash", sys.executable, "-c", program, tmp_path / "log.txt"]
+    result = subprocess.run(command, capture_output=True, text=True, cwd="/", timeout=60)
+    assert result.returncode == 0, result.stderr
+    assert "the table" in (tmp_path / "log.txt").read_text()
+
+
 def test_on_a_terminal_the_steps_are_a_bar(tmp_path):
     reader, writer = pty.openpty()
     termios.tcsetwinsize(writer, (24, 100))

@@ -24,6 +24,9 @@ ValueError: the reason"""
         ("(A pid=1) (EngineCore_0 pid=2) ERROR y [repeated 3x across cluster]", "EngineCore_0: ERROR y"),
         ("/a/b.py:12: UserWarning: old", "UserWarning: old"),
         ("torch.OutOfMemoryError: CUDA out of memory", "torch.OutOfMemoryError: CUDA out of memory"),
+        ("ray.exceptions.RayTaskError(ValueError): x", "ray.exceptions.RayTaskError(ValueError): x"),
+        ("[rank1]: ValueError: x", "ValueError: x"),
+        ("Fatal Python error: Segmentation fault", "Fatal Python error: Segmentation fault"),
         ("error: paravt.dispatch is 'x'", "error: paravt.dispatch is 'x'"),
         ("[paravt] going on", "[paravt] going on"),
     ],
@@ -37,6 +40,23 @@ def test_of_a_traceback_the_exception_is_shown_also_between_the_lines_of_others(
     lines = [f"(A pid=1) {line}" for line in TRACEBACK.splitlines()]
     lines.insert(2, "(B pid=2)   an indented line of another process")
     assert [shown for line in lines if (shown := chosen.pick(line))] == ["A: ValueError: the reason"]
+
+
+def test_a_traceback_each_line_of_which_a_logger_began():
+    chosen = LogFilter(9)
+    lines = [f"(EngineCore pid=1) ERROR 12-07 10:00:00 [core.py:9] {line}" for line in TRACEBACK.splitlines()]
+    shown = [shown for line in lines if (shown := chosen.pick(line))]
+    assert shown == ["EngineCore: ERROR 12-07 10:00:00 [core.py:9] ValueError: the reason"]
+
+
+def test_many_warnings_leave_room_for_an_error():
+    chosen = LogFilter(2)
+    for word in ("a", "b", "c"):
+        chosen.pick(f"WARNING {word}")
+    assert chosen.pick("RuntimeError: CUDA error") == "RuntimeError: CUDA error" and chosen.num_left_out == 1
+    failed = "WARNING recipe.paravt.rollout.worker: rollout step1-00000/0 failed (video): /d/%s.mp4: cannot open '%s'"
+    other = LogFilter(9)
+    assert other.pick(failed % ("a", "a")) and other.pick(failed % ("b", "b")) is None, "one kind, shown once"
 
 
 def test_what_differs_in_numbers_only_is_shown_once_and_what_is_too_much_is_counted():
