@@ -242,8 +242,8 @@ def with_video(name):
                 ("paravt.limits.generation_seconds=0.5",),
             ),
             "no end": (
-                *(let_server(never_answer), "session_timeout", "no end in paravt.limits.session_seconds=4"),
-                ("paravt.limits.session_seconds=4",),
+                *(let_server(never_answer), "session_timeout", "no end in paravt.limits.session_seconds=6"),
+                ("paravt.limits.session_seconds=6",),
             ),
         }.items()
     ],
