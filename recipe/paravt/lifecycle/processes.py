@@ -155,9 +155,10 @@ class RunProcesses:
     def _add(self, pid: int) -> None:
         try:
             environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-            if self._mark not in environment:
-                return
             process = psutil.Process(pid)
+            # Ray's agents write their title over their environment: they are known by their parent, the raylet.
+            if self._mark not in environment and process.ppid() not in self._processes:
+                return
             name, command = _names(process)
         except (OSError, psutil.Error):
             return

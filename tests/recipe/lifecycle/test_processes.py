@@ -50,6 +50,14 @@ def test_a_process_belongs_to_the_run_whose_mark_it_carries(start):
     wait_for_names(RunProcesses(RUN), ["ray::Actor", "raylet", "timeit"])
 
 
+def test_a_process_that_has_lost_its_environment_is_known_by_its_parent(start):
+    start("bash", "-c", "env -i sleep 100 & exec -a raylet bash -c 'sleep 90; true'")
+    processes = RunProcesses(RUN)
+    wait_for_names(processes, ["raylet", "sleep", "sleep"])
+    processes.kill(resource_trackers=True)
+    wait_for_names(processes, [])
+
+
 def test_an_orphan_still_belongs_to_its_run(start):
     parent = start("bash", "-c", "sleep 100 & exec sleep 100")
     processes = RunProcesses(RUN)
