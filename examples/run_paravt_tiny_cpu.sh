@@ -38,7 +38,7 @@ MODEL=$OUTPUT_DIR/model
 LOG=$OUTPUT_DIR/log.txt
 COLD_START=$OUTPUT_DIR/sft/checkpoints/global_step_$SFT_STEPS/huggingface
 
-say() { echo "[$NAME] $*" >&2; }
+say() { echo "[$NAME] $*" | tee -a "$LOG" >&2; }
 
 # quiet COMMAND…: what it prints goes to the log, and is shown where it fails.
 quiet() {
@@ -94,7 +94,8 @@ cold_start() {
   done
   # The tiny vision tower starts from random weights, so here it is trained too; RL then leaves it alone. Two ranks of
   # one thread each are twice as fast as one of two threads.
-  OMP_NUM_THREADS=1 $PYTHON -m torch.distributed.run --standalone --nproc-per-node 2 -m recipe.paravt.training.sft device=cpu \
+  OMP_NUM_THREADS=1 $PYTHON -m torch.distributed.run --standalone --nproc-per-node 2 \
+    -m recipe.paravt.training.sft device=cpu \
     "model.path=$(hydra_value "$MODEL")" "data.train_files=$(hydra_value "$DATA/train/sft-00000.parquet")" \
     "data.video_root=$(hydra_value "$DATA/train")" "output_dir=$(hydra_value "$OUTPUT_DIR/sft")" \
     "log_file=$(hydra_value "$LOG")" "verbose=$([ "$VERBOSE" = 1 ] && echo true || echo false)" \

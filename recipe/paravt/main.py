@@ -81,7 +81,7 @@ def _distribute_environment(config: DictConfig, variables: dict[str, str]) -> No
 def _main(config: DictConfig) -> None:
     try:
         _run(config)
-    except (ConfigurationError, RunFailed) as error:
+    except ConfigurationError as error:
         # Without the traceback that Hydra would put around it: the message says what to do.
         raise SystemExit(f"error: {error}") from None
 
@@ -110,13 +110,16 @@ def _run(config: DictConfig) -> None:
             verl_adapter.validate(config)
             _choose_checkpoint(config, console)
             _train(config, settings, lock, console)
-        except RunFailed:
-            raise
         except Exception as error:
-            if not isinstance(error, ConfigurationError):
+            message = str(error)
+            if not isinstance(error, ConfigurationError | RunFailed):
                 traceback.print_exc()
-                error = RunFailed(f"{type(error).__name__}: {error}")
-            raise type(error)(f"{error}\n{where_it_is_printed(str(output_dir))}") from None
+                message = f"{type(error).__name__}: {error}"
+            if not isinstance(error, RunFailed):  # which says it itself
+                message += f"\n{where_it_is_printed(str(output_dir))}"
+            console.finish()
+            console.say(f"error: {message}", error=True)
+            raise SystemExit(1) from None
 
 
 def _choose_checkpoint(config: DictConfig, console: Console) -> None:

@@ -89,5 +89,17 @@ def test_the_console_shows_the_steps_and_little_else(run):
     assert len(console) == len(set(console)), "no line is shown twice"
 
 
+def test_an_error_stands_on_the_console_and_in_the_log(training_command, tmp_path):
+    # What verl itself refuses is known once the console has begun.
+    command = training_command(tmp_path, "actor_rollout_ref.actor.ppo_mini_batch_size=100")
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd="/")
+    assert result.returncode == 1
+    last = result.stderr.splitlines()[-2:]
+    assert last[0].startswith("error: ") and "ppo_mini_batch_size" in last[0]
+    assert last[1] == f"all that was printed is in {tmp_path / 'log.txt'}"
+    log = (tmp_path / "log.txt").read_text()
+    assert "Traceback" in log and log.splitlines()[-2:] == last
+
+
 def test_no_process_is_left(run):
     assert run.processes() == []

@@ -73,8 +73,7 @@ def check_files(config: DictConfig, settings: ParaVTSettings) -> None:
         ConfigurationError: with the path.
     """
     for key in ("train_files", "val_files"):
-        files = config.data[key] or []
-        for name in [files] if isinstance(files, str) else files:
+        for name in _names(config.data, key):
             if "://" not in name and not Path(name).expanduser().is_file():
                 raise ConfigurationError(f"data.{key}: {name} is no file; make it with python -m data_prep rl")
     for name in ("video_root", "val_video_root"):
@@ -109,36 +108,44 @@ def check_rows(data: DictConfig, columns: Sequence[str], made_by: str) -> None:
     Raises:
         ConfigurationError: with the file, or both numbers.
     """
-    for key, limit_key, least_key in (
-        ("train_files", "train_max_samples", "gen_batch_size" if data.get("gen_batch_size") else "train_batch_size"),
-        ("val_files", "val_max_samples", None),
-    ):
-        files = data.get(key) or []
-        names = [files] if isinstance(files, str) else list(files)
-        if not names and least_key:
-            raise ConfigurationError(f"data.{key} is empty; it must name files that {made_by} makes")
-        if not names or any("://" in name or not name.endswith(".parquet") for name in names):
-            continue
-        num_rows = sum(_num_rows(Path(name).expanduser(), f"data.{key}", columns, made_by) for name in names)
-        limit = data.get(limit_key) or -1
+    batch_key = "gen_batch_size" if data.get("gen_batch_size") else "train_batch_size"
+    batch = data[batch_key]
+    if not isinstance(batch, int) or batch < 1:
+        raise ConfigurationError(f"data.{batch_key} is {batch!r}; it must be a whole number above 0")
+    train_files, val_files = _names(data, "train_files"), _names(data, "val_files")
+    if not train_files:
+        raise ConfigurationError(f"data.train_files is empty; it must name files that {made_by} makes")
+    if _are_readable(train_files):
+        num_rows = sum(_num_rows(name, "data.train_files", columns, made_by) for name in train_files)
+        limit = data.get("train_max_samples") or -1
         num_used = min(num_rows, limit) if limit > 0 else num_rows
-        least = data[least_key] if least_key else 1
-        if not isinstance(least, int) or least < 1:
-            raise ConfigurationError(f"data.{least_key} is {least!r}; it must be a whole number above 0")
-        if num_used < least:
-            used = f", of which data.{limit_key} uses {num_used}" if num_used < num_rows else ""
+        if num_used < batch:
+            used = f", of which data.train_max_samples uses {num_used}" if num_used < num_rows else ""
             raise ConfigurationError(
-                f"data.{key}: there are {num_rows} rows{used}, and one batch takes {least} (data.{least_key}): "
-                f"lower it, or give more rows; files: {', '.join(names)}"
-                if least_key
-                else f"data.{key}: there are no rows in {', '.join(names)}"
+                f"data.train_files: there are {num_rows} rows{used}, and one batch takes {batch} (data.{batch_key}): "
+                f"lower it, or give more rows; files: {', '.join(train_files)}"
             )
+    if not val_files or not _are_readable(val_files):
+        return
+    if not sum(_num_rows(name, "data.val_files", columns, made_by) for name in val_files):
+        raise ConfigurationError(f"data.val_files: there are no rows in {', '.join(val_files)}")
 
 
-def _num_rows(path: Path, key: str, columns: Sequence[str], made_by: str) -> int:
+def _names(data: DictConfig, key: str) -> list[str]:
+    files = data.get(key) or []
+    return [files] if isinstance(files, str) else list(files)
+
+
+def _are_readable(names: Sequence[str]) -> bool:
+    """Whether all of them are parquet files of this machine."""
+    return all("://" not in name and name.endswith(".parquet") for name in names)
+
+
+def _num_rows(name: str, key: str, columns: Sequence[str], made_by: str) -> int:
     import pyarrow
     import pyarrow.parquet
 
+    path = Path(name).expanduser()
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
             num_rows, present = file.metadata.num_rows, file.schema_arrow.names

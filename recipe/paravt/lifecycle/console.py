@@ -26,7 +26,7 @@ from recipe.paravt.lifecycle.log_lines import OURS, LogFilter
 
 _POLL_SECONDS = 0.5
 _MAX_LOG_LINES = 40
-"""Of warnings and errors shown in a run; chosen here."""
+"""Of warnings, and as many of errors, shown in a run; chosen here."""
 
 
 class Console:
@@ -125,7 +125,7 @@ class Console:
         """
         of_all = f"/{num_steps}" if num_steps else ""
         if not self.is_terminal:
-            self._show(f"{OURS} step {step}{of_all}  {text}", self._out)
+            self.say(f"{OURS} step {step}{of_all}  {text}")
             return
         with self._lock:
             if self._bar is None:

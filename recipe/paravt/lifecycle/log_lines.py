@@ -51,8 +51,8 @@ class LogFilter:
     def pick(self, line: str) -> str | None:
         """What to show of a line; none where it is neither a warning nor an error, or was there before.
 
-        Of a traceback, the line that names the exception. Lines that differ in numbers, paths and quotes only are the
-        same.
+        Of a traceback, the line that names the exception. Lines of others that differ in numbers, paths and quotes only
+        are the same.
         """
         text, process = _split(line)
         body = _LOGGED.sub("", text)
@@ -80,7 +80,12 @@ class LogFilter:
 
     def is_new(self, text: str) -> bool:
         """Whether nothing like it was there before; from now on it was."""
-        shape = re.sub(r"'[^']*'|\"[^\"]*\"|[^\s:]*/[^\s:]*|0x[0-9a-f]+|[0-9a-f]{16,}|\d+", "#", text.strip())
+        # Ours are few, and which checkpoint or step they name is what they say.
+        shape = (
+            text
+            if text.startswith(OURS)
+            else re.sub(r"'[^']*'|\"[^\"]*\"|[^\s:]*/[^\s:]*|0x[0-9a-f]+|[0-9a-f]{16,}|\d+", "#", text.strip())
+        )
         if shape in self._seen:
             return False
         self._seen.add(shape)
@@ -98,13 +103,7 @@ def _split(line: str) -> tuple[str, str]:
 
 
 def _is_worth(text: str) -> bool:
-    if (
-        text.startswith(OURS)
-        or _GLOG.match(text)
-        or _OF_C.match(text)
-        or _PYTHON_WARNING.match(text)
-        or _NAMED.match(text)
-    ):
+    if text.startswith(OURS) or any(kind.match(text) for kind in (_GLOG, _OF_C, _PYTHON_WARNING, _NAMED)):
         return True
     level = _LEVEL.search(text, 0, _LEVEL_COLUMNS)
     return level is not None and level[0] not in ("DEBUG", "INFO")

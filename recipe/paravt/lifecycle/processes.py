@@ -2,7 +2,7 @@
 
 A process belongs to a run when the run's mark stands in the environment it was started with: that holds for Ray's
 daemons, for its workers and for what vLLM starts from them, also on a cluster that was there before, and also when
-the parents are dead.
+the parents are dead. So does what such a process has started, where the mark is lost.
 """
 
 from __future__ import annotations

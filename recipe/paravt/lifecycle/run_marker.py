@@ -46,7 +46,7 @@ def run_environment(run_id: str, device: str) -> dict[str, str]:
         run_id: unique on this machine; becomes part of socket names.
         device: ``cpu`` or ``cuda``.
     """
-    variables = {RUN_VARIABLE: run_id, **_missing_of_user()}
+    variables = {RUN_VARIABLE: run_id}
     if device == "cpu":
         variables |= {
             PLATFORM_VARIABLE: CPU_PLATFORM_NAME,
@@ -72,8 +72,8 @@ def _missing_of_user() -> dict[str, str]:
 
 
 def mark_process(environment: MutableMapping[str, str], run_id: str, device: str) -> None:
-    """Writes the marks into ``environment`` (``os.environ`` of the driver, before Ray starts)."""
-    variables = run_environment(run_id, device)
-    if "HOME" in variables:
-        Path(variables["HOME"]).mkdir(mode=0o700, exist_ok=True)
-    environment.update(variables)
+    """Writes the marks, and what the user lacks, into ``environment`` (``os.environ``, before Ray starts)."""
+    missing = _missing_of_user()
+    if "HOME" in missing:
+        Path(missing["HOME"]).mkdir(mode=0o700, exist_ok=True)
+    environment.update(run_environment(run_id, device) | missing)

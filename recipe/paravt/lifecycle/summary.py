@@ -74,7 +74,7 @@ def end_of_run(output_dir: str, checkpoint_dir: str, command: Sequence[str]) -> 
     checkpoint = last_whole(Path(checkpoint_dir))
     step = f"the last finished step is {lines[-1]['step']}" if lines else "no step was finished"
     saved = f"the last checkpoint is {checkpoint.folder}" if checkpoint else "there is no checkpoint"
-    goes_on = "goes on from there" if lines or checkpoint else "starts again"
+    goes_on = "goes on from there" if checkpoint else "starts again"
     return f"{step}; {saved}. The same command {goes_on}:\n  {shlex.join(command)}\n{where_it_is_printed(output_dir)}"
 
 
@@ -98,10 +98,15 @@ def step_line(metrics: Mapping[str, Any], seconds_left: float | None) -> str:
     if (seconds := metrics.get("timing_s/step")) is not None:
         parts.append(f"{seconds:.1f} s")
     if seconds_left is not None:
-        parts.append(f"{seconds_left / 60:.0f} min left" if seconds_left >= 90 else f"{seconds_left:.0f} s left")
+        parts.append(time_left(seconds_left))
     if failed := metrics.get("paravt/failed_sessions"):
         parts.append(f"{failed:g} rollouts failed")
     return "  ".join(parts)
+
+
+def time_left(seconds: float) -> str:
+    """In the unit that reads well."""
+    return f"{seconds / 60:.0f} min left" if seconds >= 90 else f"{seconds:.0f} s left"
 
 
 def validation_line(metrics: Mapping[str, Any]) -> str:

@@ -121,6 +121,8 @@ class Sample:
                 epoch=int(extra_info.get("epoch", 0)),
                 duration_seconds=extra_info.get("duration_seconds"),
             )
+        except RowError:
+            raise
         except KeyError as error:
             raise RowError(f"the row has no {error}; rows are made by python -m data_prep rl") from error
         except (TypeError, ValueError, IndexError, AttributeError) as error:

@@ -15,6 +15,7 @@ from recipe.paravt.lifecycle.checks import SFT_COLUMNS, ConfigurationError, chec
 from recipe.paravt.lifecycle.console import Console, print_any_character
 from recipe.paravt.lifecycle.leftovers import new_run_id
 from recipe.paravt.lifecycle.run_marker import mark_process, on_cpu, requested_device
+from recipe.paravt.lifecycle.summary import time_left
 
 _NUM_LINES = 10
 """Of a training whose console is no terminal; chosen here."""
@@ -75,7 +76,7 @@ class _StepLines:
         text = f"loss {loss:.3f}"
         if step > self._first[0]:
             seconds = (time.monotonic() - self._first[1]) / (step - self._first[0])
-            text += f"  {seconds:.1f} s a step  {seconds * (num_steps - step):.0f} s left"
+            text += f"  {seconds:.1f} s a step  {time_left(seconds * (num_steps - step))}"
         self._console.advance(step, num_steps, text)
 
 

@@ -79,8 +79,8 @@ class ParaVTSFTTrainer(SFTTrainer):
 
     def _show_steps(self) -> None:
         # verl's loop has no hook.
-        train_batch, first = self.training_client.train_batch, self.resume_global_step + 1
-        steps = itertools.count(first)
+        train_batch = self.training_client.train_batch
+        steps = itertools.count(self.resume_global_step + 1)
 
         def train_and_show(data: Any) -> Any:
             output = train_batch(data=data)

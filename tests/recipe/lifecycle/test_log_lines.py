@@ -64,3 +64,9 @@ def test_what_differs_in_numbers_only_is_shown_once_and_what_is_too_much_is_coun
     lines = ["WARNING a 1", "WARNING a 2", "WARNING b", "WARNING c", "WARNING d", "[paravt] step 1", "WARNING c"]
     assert [shown for line in lines if (shown := chosen.pick(line))] == ["WARNING a 1", "WARNING b", "[paravt] step 1"]
     assert chosen.num_left_out == 2
+
+
+def test_lines_of_ours_that_differ_in_numbers_are_all_shown():
+    chosen = LogFilter(0)
+    lines = [f"[paravt] ignoring the checkpoint /x/global_step_{step}" for step in (1, 2)]
+    assert [chosen.pick(line) for line in lines] == lines

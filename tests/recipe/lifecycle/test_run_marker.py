@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from recipe.paravt.lifecycle.run_marker import requested_device, run_environment
+from recipe.paravt.lifecycle.run_marker import mark_process, requested_device, run_environment
 
 NAMELESS = """
 import getpass, os, sys
@@ -23,7 +23,9 @@ def test_the_last_device_counts():
 
 
 def test_who_has_a_name_and_a_home_keeps_them():
-    assert {"USER", "HOME"}.isdisjoint(run_environment("0123456789ab", "cuda"))
+    environment = {}
+    mark_process(environment, "0123456789ab", "cuda")
+    assert environment == run_environment("0123456789ab", "cuda") and {"USER", "HOME"}.isdisjoint(environment)
 
 
 def test_a_user_without_a_passwd_entry_gets_a_name_and_a_home(tmp_path):
